@@ -1,0 +1,1 @@
+"""The torch device `hpu`: native bridge, registration, autocast and random numbers."""

@@ -1,0 +1,143 @@
+// Registration of the device with PyTorch: allocator, guard and hooks. A process sees one card, hpu:0.
+#include "block.h"
+#include "random.h"
+#include "recorder.h"
+#include "views.h"
+
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace hpu {
+namespace {
+
+std::atomic<int> device_total{1};
+std::atomic<bool> initialized{false};
+
+c10::Device card() { return c10::Device(kHpu, 0); }
+c10::Stream numbered(c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, card(), id); }
+
+struct Guard final : public c10::impl::DeviceGuardImplInterface {
+  static thread_local c10::StreamId stream;
+
+  c10::DeviceType type() const override { return kHpu; }
+  c10::Device exchangeDevice(c10::Device /*device*/) const override { return card(); }
+  c10::Device getDevice() const override { return card(); }
+  void setDevice(c10::Device /*device*/) const override {}
+  void uncheckedSetDevice(c10::Device /*device*/) const noexcept override {}
+  c10::Stream getStream(c10::Device /*device*/) const override { return numbered(stream); }
+  c10::Stream getDefaultStream(c10::Device /*device*/) const override { return numbered(0); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high*/) const override { return getNewStream(device); }
+  c10::Stream getNewStream(c10::Device /*device*/, int /*priority*/ = 0) const override {
+    static std::atomic<c10::StreamId> next{1};
+    return numbered(next++);
+  }
+  c10::Stream exchangeStream(c10::Stream next) const override {
+    const c10::Stream before = getStream(card());
+    stream = next.id();
+    return before;
+  }
+  // Numbers are computed in program order, so events and streams have nothing to wait for on the host.
+  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (!*event) *event = new char;
+  }
+  void block(void* /*event*/, const c10::Stream&) const override {}
+  bool queryEvent(void* /*event*/) const override { return true; }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<char*>(event); }
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void synchronizeStream(const c10::Stream&) const override { synchronizeDevice(0); }
+  void synchronizeEvent(void* /*event*/) const override { synchronizeDevice(0); }
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    Gil gil;
+    call_flush("synchronize");
+  }
+  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_total.load()); }
+};
+
+thread_local c10::StreamId Guard::stream = 0;
+
+// Page-locked host memory: ordinary memory that remembers that it was asked for as pinned.
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override {
+    auto memory = c10::GetCPUAllocator()->allocate(nbytes);
+    void* data = memory.get();
+    if (data) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ranges_[reinterpret_cast<uintptr_t>(data)] = nbytes;
+    }
+    auto* held = new c10::DataPtr(std::move(memory));
+    return {data, held, &release, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* dest, const void* src, std::size_t count) const override { default_copy_data(dest, src, count); }
+
+  bool owns(const void* pointer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    auto after = ranges_.upper_bound(address);
+    if (after == ranges_.begin()) return false;
+    --after;
+    return address < after->first + after->second;
+  }
+
+ private:
+  static void release(void* context);
+  std::mutex mutex_;
+  std::map<uintptr_t, size_t> ranges_;
+};
+
+PinnedAllocator& pinned() {
+  static auto* instance = new PinnedAllocator();
+  return *instance;
+}
+
+void PinnedAllocator::release(void* context) {
+  auto* held = static_cast<c10::DataPtr*>(context);
+  {
+    std::lock_guard<std::mutex> lock(pinned().mutex_);
+    pinned().ranges_.erase(reinterpret_cast<uintptr_t>(held->get()));
+  }
+  delete held;
+}
+
+struct Hooks final : public at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return device_total > 0; }
+  bool hasPrimaryContext(c10::DeviceIndex /*index*/) const override { return initialized; }
+  void init() const override {}
+  c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(device_total.load()); }
+  void setCurrentDevice(c10::DeviceIndex /*index*/) const override {}
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex /*index*/) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex /*index*/) const override { return 0; }
+  bool isPinnedPtr(const void* data) const override { return pinned().owns(data); }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned(); }
+  c10::Device getDeviceFromPtr(void* /*data*/) const override { return card(); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex /*index*/) const override { return default_generator(); }
+  at::Generator getNewGenerator(c10::DeviceIndex /*index*/) const override {
+    return at::Generator(c10::make_intrusive<HpuGenerator>(c10::default_rng_seed_val));
+  }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
+    resize_storage(storage, nbytes);
+  }
+};
+
+}  // namespace
+
+void set_device_count(int count) { device_total = count; }
+void set_initialized() { initialized = true; }
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+static const bool registered = [] {
+  c10::SetAllocator(kHpu, allocator());
+  at::RegisterPrivateUse1HooksInterface(new Hooks());
+  return true;
+}();
+
+}  // namespace hpu

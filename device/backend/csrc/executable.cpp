@@ -1,0 +1,201 @@
+#include "executable.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <pybind11/pybind11.h>
+
+#include <condition_variable>
+#include <mutex>
+
+namespace hpu {
+namespace {
+
+// Recipes run in the order in which their graphs ended, whichever thread brings them.
+class Turnstile {
+ public:
+  void enter(uint64_t ticket) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return serving_ == ticket; });
+  }
+  void leave() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++serving_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t serving_ = 0;
+};
+
+Turnstile& turnstile() {
+  static auto* instance = new Turnstile();
+  return *instance;
+}
+
+bool covers(const Window& window, size_t nbytes) {
+  int64_t elements = 1;
+  for (auto size : window.sizes) elements *= size;
+  return window.offset == 0 && static_cast<size_t>(elements) * c10::elementSize(window.dtype) == nbytes;
+}
+
+}  // namespace
+
+Executable::Executable(const Recording& recording) {
+  for (const auto& buffer : recording.buffers)
+    storages_.push_back(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), buffer.nbytes,
+                                                              c10::DataPtr(nullptr, c10::Device(c10::kCPU)),
+                                                              /*allocator=*/nullptr, /*resizable=*/false));
+  auto view = [&](const TensorRef& ref) {
+    if (ref.buffer < 0) return at::Tensor();
+    const auto& window = recording.windows[ref.window];
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[ref.buffer]),
+                                                           c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                           c10::scalarTypeToTypeMeta(window.dtype));
+    tensor.unsafeGetTensorImpl()->set_storage_offset(window.offset);
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(window.sizes, window.strides);
+    return tensor;
+  };
+  std::vector<int> last_use(recording.buffers.size(), -1);
+  std::vector<char> has_memory(recording.buffers.size(), 0);
+  for (size_t i = 0; i < recording.buffers.size(); ++i) has_memory[i] = recording.buffers[i].resident;
+
+  for (const auto& node : recording.nodes) {
+    Step step;
+    step.op = node.op;
+    step.seed = node.seed;
+    const int number = static_cast<int>(steps_.size());
+    auto use = [&](const TensorRef& ref) {
+      if (ref.buffer < 0) return;
+      last_use[ref.buffer] = number;
+      if (has_memory[ref.buffer]) return;
+      has_memory[ref.buffer] = 1;
+      step.acquire.push_back(ref.buffer);
+    };
+    for (uint32_t i = node.arguments_begin; i < node.arguments_end; ++i) {
+      const auto& argument = recording.arguments[i];
+      switch (argument.kind) {
+        case Argument::Kind::Value:
+          step.arguments.push_back(argument.value.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : argument.value);
+          break;
+        case Argument::Kind::Seed:
+          step.arguments.emplace_back();
+          break;
+        case Argument::Kind::Param:
+          step.patches.push_back({static_cast<int>(i - node.arguments_begin), argument.param});
+          step.arguments.emplace_back();
+          break;
+        case Argument::Kind::Tensor:
+          use(argument.ref);
+          step.arguments.emplace_back(view(argument.ref));
+          break;
+        case Argument::Kind::TensorList: {
+          for (const auto& ref : argument.refs) use(ref);
+          if (argument.optional_list) {
+            c10::List<std::optional<at::Tensor>> list;
+            for (const auto& ref : argument.refs)
+              list.push_back(ref.buffer < 0 ? std::nullopt : std::optional<at::Tensor>(view(ref)));
+            step.arguments.emplace_back(std::move(list));
+          } else {
+            c10::List<at::Tensor> list;
+            for (const auto& ref : argument.refs) list.push_back(view(ref));
+            step.arguments.emplace_back(std::move(list));
+          }
+          break;
+        }
+      }
+    }
+    // New tensors, in the order in which they were recorded.
+    uint32_t next = node.results_begin;
+    const bool single_list = node.op->returns.size() == 1 && node.op->list_return[0];
+    for (size_t r = 0; r < node.op->returns.size() && next < node.results_end; ++r) {
+      if (node.op->returns[r] >= 0) continue;
+      const uint32_t items = single_list ? node.results_end - node.results_begin : 1;
+      for (uint32_t item = 0; item < items; ++item, ++next) {
+        const auto& ref = recording.results[next];
+        if (ref.buffer < 0) continue;
+        last_use[ref.buffer] = number;
+        has_memory[ref.buffer] = 1;
+        step.results.push_back({static_cast<int>(r), node.op->list_return[r] ? static_cast<int>(item) : -1, ref.buffer,
+                                view(ref), covers(recording.windows[ref.window], recording.buffers[ref.buffer].nbytes)});
+      }
+    }
+    steps_.push_back(std::move(step));
+  }
+  for (size_t i = 0; i < recording.buffers.size(); ++i)
+    if (!recording.buffers[i].live && last_use[i] >= 0) steps_[last_use[i]].release.push_back(static_cast<int>(i));
+}
+
+void Executable::bind(Recording& recording, int buffer) {
+  Block& block = *recording.buffers[buffer].block;
+  ensure_host(block);
+  storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(block.host, c10::Device(c10::kCPU)));
+}
+
+void Executable::execute(Recording& recording) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  for (size_t i = 0; i < storages_.size(); ++i)
+    if (recording.buffers[i].resident) bind(recording, static_cast<int>(i));
+  torch::jit::Stack stack;
+  for (auto& step : steps_) {
+    for (int buffer : step.acquire) bind(recording, buffer);
+    stack.assign(step.arguments.begin(), step.arguments.end());
+    for (const auto& patch : step.patches) stack[patch.argument] = recording.params[patch.param];
+    try {
+      if (step.seed >= 0) call_seeded(*step.op, stack, recording.params[step.seed].toInt());
+      else step.op->handle.callBoxed(stack);
+    } catch (c10::Error& error) {
+      error.add_context("while the card ran " + step.op->name);
+      throw;
+    }
+    for (auto& result : step.results) {
+      at::Tensor value;
+      if (result.item < 0) {
+        value = std::move(stack[result.position]).toTensor();
+      } else {
+        value = stack[result.position].toTensorList().get(result.item);
+      }
+      TORCH_INTERNAL_ASSERT(value.sizes() == result.window.sizes() && value.dtype() == result.window.dtype(),
+                            step.op->name, " gave ", value.dtype(), value.sizes(), " where ", result.window.dtype(),
+                            result.window.sizes(), " was announced");
+      Block& block = *recording.buffers[result.buffer].block;
+      if (result.whole && result.item < 0 && value.storage_offset() == 0 && value.strides() == result.window.strides() &&
+          value.storage().use_count() == 1 && value.storage().resizable() && value.storage().nbytes() >= block.nbytes &&
+          block.nbytes > 0) {
+        adopt_host(block, value.storage().unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr()));
+        bind(recording, result.buffer);
+      } else {
+        bind(recording, result.buffer);
+        result.window.copy_(value);
+      }
+    }
+    for (int buffer : step.release) {
+      storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+      if (!recording.buffers[buffer].resident) release_host(*recording.buffers[buffer].block);
+    }
+  }
+}
+
+void Executable::abandon(Recording& recording) {
+  pybind11::gil_scoped_release no_gil;
+  turnstile().enter(recording.ticket);
+  turnstile().leave();
+}
+
+void Executable::run(Recording& recording) {
+  pybind11::gil_scoped_release no_gil;
+  turnstile().enter(recording.ticket);
+  struct Leave {
+    Executable& executable;
+    ~Leave() {
+      for (auto& storage : executable.storages_)
+        storage->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+      turnstile().leave();
+    }
+  } leave{*this};
+  if (numerics()) execute(recording);
+}
+
+}  // namespace hpu

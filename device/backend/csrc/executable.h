@@ -1,0 +1,45 @@
+// The numerics of a recipe: its operators over CPU tensors that were made once, and are pointed at the buffers' memory
+// at each launch.
+#pragma once
+
+#include "recorder.h"
+
+namespace hpu {
+
+class Executable {
+ public:
+  explicit Executable(const Recording& recording);
+  void run(Recording& recording);  // releases the GIL; waits for its turn
+  static void abandon(Recording& recording);  // lets the recordings behind it pass
+  size_t size() const { return steps_.size(); }
+
+ private:
+  struct Patch {
+    int argument;
+    int param;
+  };
+  struct Result {
+    int position;  // return number, -1 within a list
+    int item;      // place in the list, or 0
+    int buffer;
+    at::Tensor window;
+    bool whole;    // the window is the whole buffer: the result's memory can become the buffer's
+  };
+  struct Step {
+    const OpInfo* op;
+    torch::jit::Stack arguments;
+    std::vector<Patch> patches;
+    std::vector<Result> results;
+    std::vector<int> acquire;  // buffers that get memory before this step
+    std::vector<int> release;  // workspace buffers whose last use it is
+    int seed;
+  };
+
+  void execute(Recording& recording);
+  void bind(Recording& recording, int buffer);
+
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace hpu

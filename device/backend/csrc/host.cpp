@@ -1,0 +1,142 @@
+// The card's memory seen from the host: aliases, results that move in, operators that run at once.
+#include "recorder.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace hpu {
+
+// A CPU tensor over the same bytes; it keeps the storage alive.
+at::Tensor host_alias(const at::Tensor& tensor) {
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  Block& block = *block_of(*storage);
+  ensure_host(block);
+  auto* held = new c10::Storage(tensor.storage());
+  c10::DataPtr data(block.host, held, [](void* context) { delete static_cast<c10::Storage*>(context); },
+                    c10::Device(c10::DeviceType::CPU));
+  auto host = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), block.nbytes, std::move(data),
+                                                    /*allocator=*/nullptr, /*resizable=*/false);
+  auto alias = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(host)),
+                                                        c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  alias.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
+  alias.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  return alias;
+}
+
+void require_residency(const at::Tensor& tensor) { make_resident(*block_of(*tensor.storage().unsafeGetStorageImpl())); }
+
+// Moves a CPU result into an hpu tensor: without a copy where the layouts agree and nobody else holds the bytes.
+void place_result(const at::Tensor& result, const at::Tensor& destination) {
+  if (result.numel() == 0) return;
+  Block& block = *block_of(*destination.storage().unsafeGetStorageImpl());
+  const bool whole = destination.storage_offset() == 0 && result.storage_offset() == 0 &&
+                     result.strides() == destination.strides() && result.storage().nbytes() >= block.nbytes;
+  if (whole && result.storage().use_count() == 1 && result.storage().resizable()) {
+    adopt_host(block, result.storage().unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr()));
+  } else {
+    host_alias(destination).copy_(result);
+  }
+}
+
+namespace {
+
+c10::IValue to_host(const c10::IValue& value) {
+  auto alias = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.device().type() == kHpu ? host_alias(tensor) : tensor;
+  };
+  if (value.isTensor()) return alias(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const auto& tensor : value.toTensorVector()) list.push_back(alias(tensor));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto& item : value.toOptionalTensorVector())
+      list.push_back(item.has_value() ? std::optional<at::Tensor>(alias(*item)) : std::nullopt);
+    return list;
+  }
+  if (value.isDevice()) return c10::Device(c10::DeviceType::CPU);
+  if (value.isGenerator()) return c10::IValue();
+  return value;
+}
+
+at::Tensor to_card(const at::Tensor& result, int64_t* nbytes) {
+  if (!result.defined()) return result;
+  auto tensor = new_tensor(result.scalar_type(), result.sizes(), result.strides());
+  place_result(result, tensor);
+  require_residency(tensor);
+  *nbytes += static_cast<int64_t>(tensor.nbytes());
+  return tensor;
+}
+
+}  // namespace
+
+// Operators whose result's shape depends on data, that return no tensor, or that the card lacks: pending work is
+// flushed, the operator runs now, and its results are on the card.
+void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
+  call_flush(info.name.c_str());
+  std::vector<c10::IValue> arguments;
+  for (const auto& value : torch::jit::last(*stack, info.arguments)) arguments.push_back(value);
+  torch::jit::Stack host;
+  Hash key = info.hash;
+  for (const auto& value : arguments) {
+    host.push_back(to_host(value));
+    if (value.isTensor() && value.toTensor().defined()) {
+      key.mix(static_cast<uint64_t>(value.toTensor().scalar_type()));
+      for (auto size : value.toTensor().sizes()) key.mix(static_cast<uint64_t>(size));
+    }
+  }
+  // An out= tensor may be resized: let the operator fill one of its own, and move that in.
+  for (int position : info.outs)
+    if (arguments[position].isTensor())
+      host[position] = at::detail::empty_cpu({0}, arguments[position].toTensor().options().device(c10::kCPU));
+  std::vector<c10::IValue> host_outs;
+  for (int position : info.outs) host_outs.push_back(host[position]);
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    if (info.random) {
+      std::optional<at::Generator> generator;
+      if (info.generator >= 0 && arguments[info.generator].isGenerator())
+        generator = arguments[info.generator].toGenerator();
+      call_seeded(info, host, draw_seed(generator));
+    } else {
+      info.handle.callBoxed(host);
+    }
+  }
+  int64_t nbytes = 0;
+  for (size_t k = 0; k < info.outs.size(); ++k) {
+    if (!host_outs[k].isTensor()) continue;
+    const auto& result = host_outs[k].toTensor();
+    const auto& out = arguments[info.outs[k]].toTensor();
+    if (out.sizes() != result.sizes()) out.resize_(result.sizes());
+    host_alias(out).copy_(result);
+    require_residency(out);
+  }
+  torch::jit::drop(*stack, info.arguments);
+  for (size_t r = 0; r < info.returns.size(); ++r) {
+    auto& value = host[r];
+    if (info.returns[r] >= 0) {
+      stack->push_back(arguments[info.returns[r]]);
+    } else if (value.isTensor()) {
+      // Take the result off the stack, so that nobody else holds its bytes.
+      at::Tensor result = std::move(value).toTensor();
+      stack->push_back(to_card(result, &nbytes));
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const auto& result : value.toTensorVector()) list.push_back(to_card(result, &nbytes));
+      stack->push_back(std::move(list));
+    } else {
+      stack->push_back(std::move(value));
+    }
+  }
+  for (const auto& value : arguments)
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().type() == kHpu)
+      require_residency(value.toTensor());
+  key.mix(static_cast<uint64_t>(nbytes));
+  call_immediate(info, key, nbytes);
+}
+
+}  // namespace hpu

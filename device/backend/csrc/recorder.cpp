@@ -1,0 +1,340 @@
+#include "recorder.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstdio>
+#include <cstring>
+#include <unordered_set>
+
+namespace hpu {
+namespace {
+
+uint64_t next_epoch = 1;
+uint64_t next_ticket = 0;
+std::shared_ptr<Recording> active;
+std::unordered_set<Hash, HashOf>& known_prefixes() {
+  static auto* known = new std::unordered_set<Hash, HashOf>();
+  return *known;
+}
+
+uint64_t bits_of(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+bool on_card(const at::Tensor& tensor) { return tensor.device().type() == kHpu; }
+
+// Everything about a tensor argument but which buffer it lies in.
+void mix_tensor(Hash& hash, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    hash.mix(0x11);
+    return;
+  }
+  if (!on_card(tensor)) {  // a number: its value travels beside the recipe
+    hash.mix(0x12);
+    hash.mix(static_cast<uint64_t>(tensor.scalar_type()) * 2 + tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    return;
+  }
+  hash.mix(0x13 + (static_cast<uint64_t>(tensor.scalar_type()) << 8) + (static_cast<uint64_t>(tensor.dim()) << 16));
+  for (auto size : tensor.sizes()) hash.mix(static_cast<uint64_t>(size));
+  for (auto stride : tensor.strides()) hash.mix(static_cast<uint64_t>(stride));
+  hash.mix(static_cast<uint64_t>(tensor.storage_offset()));
+}
+
+void mix_value(Hash& hash, const c10::IValue& value) {
+  if (value.isNone()) {
+    hash.mix(0x21);
+  } else if (value.isInt()) {
+    hash.mix(0x22);
+    hash.mix(static_cast<uint64_t>(value.toInt()));
+  } else if (value.isDouble()) {
+    hash.mix(0x23);
+    hash.mix(bits_of(value.toDouble()));
+  } else if (value.isBool()) {
+    hash.mix(value.toBool() ? 0x24 : 0x25);
+  } else if (value.isString()) {
+    hash.mix(0x26);
+    for (char c : value.toStringRef()) hash.mix(static_cast<unsigned char>(c));
+  } else if (value.isTensor()) {
+    mix_tensor(hash, value.toTensor());
+  } else if (value.isList() || value.isTuple()) {
+    const auto items = value.isList() ? value.toList().vec() : value.toTupleRef().elements().vec();
+    hash.mix(0x27 + (items.size() << 8));
+    for (const auto& item : items) mix_value(hash, item);
+  } else if (value.isDevice()) {
+    hash.mix(0x28);
+  } else if (value.isGenerator()) {
+    hash.mix(0x29);
+  } else if (value.isComplexDouble()) {
+    hash.mix(0x2A);
+    hash.mix(bits_of(value.toComplexDouble().real()));
+    hash.mix(bits_of(value.toComplexDouble().imag()));
+  } else {
+    TORCH_CHECK(false, "an argument of type ", value.tagKind(), " cannot be recorded for hpu");
+  }
+}
+
+bool contains(const std::vector<int>& positions, size_t position) {
+  for (int candidate : positions)
+    if (candidate == static_cast<int>(position)) return true;
+  return false;
+}
+
+double number_of(const c10::IValue& value) {
+  if (value.isInt()) return static_cast<double>(value.toInt());
+  if (value.isBool()) return value.toBool() ? 1.0 : 0.0;
+  return value.isDouble() ? value.toDouble() : 0.0;
+}
+
+uint32_t touch(Recording& recording, const at::Tensor& tensor) {
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  TORCH_CHECK(owns_block(*storage), "a tensor over a bare hpu pointer can only be copied to the host; clone the tensor "
+              "that owns the memory");
+  Block* block = block_of(*storage);
+  if (block->epoch != recording.epoch) {
+    block->epoch = recording.epoch;
+    block->slot = static_cast<uint32_t>(recording.buffers.size());
+    recording.buffers.push_back({c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage), block, block->nbytes,
+                                 block->resident, false});
+  }
+  return block->slot;
+}
+
+TensorRef refer(Recording& recording, Hash& hash, const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  TensorRef ref;
+  ref.buffer = static_cast<int32_t>(touch(recording, tensor));
+  ref.window = static_cast<int32_t>(recording.windows.size());
+  recording.windows.emplace_back();
+  auto& window = recording.windows.back();
+  window.dtype = tensor.scalar_type();
+  window.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  window.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  window.offset = tensor.storage_offset();
+  hash.mix(static_cast<uint64_t>(ref.buffer));
+  hash.mix(recording.buffers[ref.buffer].nbytes);
+  return ref;
+}
+
+int32_t add_param(Recording& recording, c10::IValue value) {
+  recording.params.push_back(std::move(value));
+  return static_cast<int32_t>(recording.params.size()) - 1;
+}
+
+void encode(Recording& recording, Hash& hash, const OpInfo& info, size_t position, const c10::IValue& value) {
+  Argument argument;
+  if (value.isTensor()) {
+    const auto& tensor = value.toTensor();
+    if (tensor.defined() && !on_card(tensor)) {
+      argument.kind = Argument::Kind::Param;
+      argument.param = add_param(recording, tensor.detach());
+    } else {
+      argument.kind = Argument::Kind::Tensor;
+      argument.ref = refer(recording, hash, tensor);
+    }
+  } else if (value.isTensorList()) {
+    argument.kind = Argument::Kind::TensorList;
+    for (const auto& tensor : value.toTensorVector()) argument.refs.push_back(refer(recording, hash, tensor));
+  } else if (value.isOptionalTensorList()) {
+    argument.kind = Argument::Kind::TensorList;
+    argument.optional_list = true;
+    for (const auto& item : value.toOptionalTensorVector())
+      argument.refs.push_back(item.has_value() ? refer(recording, hash, *item) : TensorRef{});
+  } else if (contains(info.scalars, position)) {
+    argument.kind = Argument::Kind::Param;
+    argument.param = add_param(recording, value);
+  } else if (value.isGenerator()) {
+    argument.kind = Argument::Kind::Seed;
+  } else {
+    argument.value = value;
+  }
+  recording.arguments.push_back(std::move(argument));
+}
+
+// CPU tensors among the arguments: index tensors travel to the card, others but numbers are the user's mistake.
+void admit_host_tensors(const OpInfo& info, torch::jit::Stack* stack) {
+  auto arguments = torch::jit::last(*stack, info.arguments);
+  auto admit = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || on_card(tensor)) return tensor;
+    if (tensor.device().is_cpu() && tensor.dim() == 0) return tensor;
+    TORCH_CHECK(info.takes_host_tensors && tensor.device().is_cpu(),
+                "Expected all tensors to be on the same device, but found at least two devices, hpu:0 and ",
+                tensor.device(), "! (operator ", info.name, "; move the tensor with .to(\"hpu\"))");
+    return tensor.to(c10::Device(kHpu, 0));
+  };
+  for (size_t i = 0; i < info.arguments; ++i) {
+    const c10::IValue& value = arguments[i];
+    auto& slot = (*stack)[stack->size() - info.arguments + i];
+    if (value.isTensor()) {
+      const auto& tensor = value.toTensor();
+      if (tensor.defined() && !on_card(tensor)) {
+        TORCH_CHECK(!contains(info.written, i), info.name, " cannot write to a ", tensor.device(),
+                    " tensor from an hpu operand; move one of them");
+        slot = admit(tensor);
+      }
+    } else if (info.takes_host_tensors && value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const auto& item : value.toOptionalTensorVector()) {
+        // A number used as an index is an index tensor, too: its value is not part of the arithmetic.
+        if (item.has_value() && item->defined() && !on_card(*item)) list.push_back(item->to(c10::Device(kHpu, 0)));
+        else list.push_back(item);
+      }
+      slot = list;
+    } else if (value.isTensorList()) {
+      for (const auto& tensor : value.toTensorVector())
+        TORCH_CHECK(!tensor.defined() || on_card(tensor), "Expected all tensors to be on the same device, but found ",
+                    "at least two devices, hpu:0 and ", tensor.device(), "! (operator ", info.name, ")");
+    }
+  }
+}
+
+// An out= tensor of another shape is resized, as everywhere in PyTorch.
+void resize_outs(const OpInfo& info, const ResultShapes& shapes, const torch::jit::Stack& stack) {
+  for (size_t k = 0; k < info.outs.size(); ++k) {
+    const auto& value = stack[stack.size() - info.arguments + info.outs[k]];
+    if (!value.isTensor()) continue;
+    const auto& out = value.toTensor();
+    const auto& shape = shapes[info.returns.size() + k];
+    if (shape.empty() || !shape[0].defined || out.sizes() == at::IntArrayRef(shape[0].window.sizes)) continue;
+    out.resize_(shape[0].window.sizes);
+    if (out.strides() != at::IntArrayRef(shape[0].window.strides))
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(shape[0].window.sizes, shape[0].window.strides);
+  }
+}
+
+Hash key_of(const OpInfo& info, const torch::jit::Stack& stack) {
+  Hash key = info.hash;
+  const auto arguments = torch::jit::last(stack, info.arguments);
+  for (size_t i = 0; i < info.arguments; ++i) {
+    if (!info.scalars.empty() && contains(info.scalars, i)) {
+      const bool unit = info.unit_scalar_matters && number_of(arguments[i]) == 1.0;
+      key.mix(0x31 + unit + (arguments[i].isDouble() ? 2 : 0));
+    } else {
+      mix_value(key, arguments[i]);
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+std::string Hash::hex() const {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(a),
+                static_cast<unsigned long long>(b));
+  return text;
+}
+
+Recording::Recording() : epoch(next_epoch++) {}
+
+Recording& current() {
+  if (!active) active = std::make_shared<Recording>();
+  return *active;
+}
+
+bool pending(const c10::StorageImpl& storage) { return active && block_of(storage)->epoch == active->epoch; }
+
+std::shared_ptr<Recording> take() {
+  auto recording = active ? active : std::make_shared<Recording>();
+  active.reset();
+  for (auto& buffer : recording->buffers) {
+    buffer.live = buffer.storage.use_count() > 1;
+    recording->hash.mix(buffer.live * 2 + buffer.resident);
+    if (buffer.live || buffer.resident) make_resident(*buffer.block);
+  }
+  recording->ticket = next_ticket++;
+  return recording;
+}
+
+void remember(const Recording& recording) {
+  auto& known = known_prefixes();
+  for (const auto& node : recording.nodes) known.insert(node.hash);
+}
+
+void forget_prefixes() { known_prefixes().clear(); }
+
+at::Tensor new_tensor(c10::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  return at::detail::empty_strided_generic(sizes, strides, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                           dtype);
+}
+
+void record(OpInfo& info, torch::jit::Stack* stack) {
+  if (info.run != OpInfo::Run::Record) {
+    run_immediately(info, stack);
+    return;
+  }
+  admit_host_tensors(info, stack);
+  const Hash key = key_of(info, *stack);
+  std::shared_ptr<const ResultShapes> shapes;
+  if (info.predicts) {
+    shapes = predict(info, key, *stack);
+    if (!shapes) {
+      run_immediately(info, stack);
+      return;
+    }
+    resize_outs(info, *shapes, *stack);
+  }
+
+  std::vector<c10::IValue> outputs;
+  {
+    auto& recording = current();
+    Node node;
+    node.op = &info;
+    node.arguments_begin = static_cast<uint32_t>(recording.arguments.size());
+    Hash wiring = recording.hash;
+    wiring.mix(key);
+    const auto arguments = torch::jit::last(*stack, info.arguments);
+    for (size_t i = 0; i < info.arguments; ++i) encode(recording, wiring, info, i, arguments[i]);
+    node.arguments_end = static_cast<uint32_t>(recording.arguments.size());
+    if (info.random) {
+      std::optional<at::Generator> generator;
+      if (info.generator >= 0 && arguments[info.generator].isGenerator())
+        generator = arguments[info.generator].toGenerator();
+      node.seed = add_param(recording, draw_seed(generator));
+    }
+    node.results_begin = static_cast<uint32_t>(recording.results.size());
+    for (size_t r = 0; r < info.returns.size(); ++r) {
+      if (info.returns[r] >= 0) {
+        outputs.push_back(arguments[info.returns[r]]);
+        continue;
+      }
+      c10::List<at::Tensor> list;
+      at::Tensor single;
+      for (const auto& shape : (*shapes)[r]) {
+        at::Tensor tensor;
+        if (shape.defined) tensor = new_tensor(shape.window.dtype, shape.window.sizes, shape.window.strides);
+        recording.results.push_back(refer(recording, wiring, tensor));
+        if (info.list_return[r]) list.push_back(tensor);
+        single = std::move(tensor);
+      }
+      if (info.list_return[r]) outputs.emplace_back(std::move(list));
+      else outputs.emplace_back(std::move(single));
+    }
+    node.results_end = static_cast<uint32_t>(recording.results.size());
+    node.hash = wiring;
+    recording.hash = wiring;
+    if (!known_prefixes().count(wiring)) {
+      node.location = static_cast<int32_t>(recording.locations.size());
+      recording.locations.emplace_back();
+    }
+    recording.nodes.push_back(node);
+    if (node.location >= 0) {
+      // Python may let another thread in, which may end this graph: hold it.
+      auto held = active;
+      auto location = call_locate();
+      held->locations[node.location] = std::move(location);
+    }
+  }
+  torch::jit::drop(*stack, info.arguments);
+  for (auto& output : outputs) stack->push_back(std::move(output));
+  if (record_notifies()) call_recorded();
+}
+
+void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Gil gil;
+  record(op_info(op), stack);
+}
+
+}  // namespace hpu

@@ -1,0 +1,57 @@
+"""How operators reach the card: recorded whole, run at once, or on the host because the card lacks them."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..errors import ConfigurationError
+from ..spec import configs_dir
+
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+
+
+@cache
+def _aten_names() -> tuple[str, ...]:
+    return tuple(name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
+
+
+def _whole_operators() -> list[str]:
+    """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices."""
+    composite = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    return [
+        name
+        for name in _aten_names()
+        if _has_kernel(name, "CPU") and any(_has_kernel(name, key) for key in composite)
+    ]
+
+
+def host_only() -> set[str]:
+    """Base names of the operators that the card does not have (`configs/operators/host_only.txt`)."""
+    lines = (configs_dir() / "operators" / "host_only.txt").read_text().splitlines()
+    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+
+
+def _placed_on_host() -> set[str]:
+    text = os.environ.get("PT_HPU_PLACE_ON_CPU", "").strip()
+    return set() if text in ("", "none") else {name.strip() for name in text.split(",") if name.strip()}
+
+
+def register(bridge: Any) -> None:
+    """Tell the bridge about every operator that is not simply recorded."""
+    for name in _whole_operators():
+        bridge.record_directly(name)
+    placed = _placed_on_host()
+    wanted = host_only() | placed
+    found = set()
+    for full in _aten_names():
+        base, _, overload = full.removeprefix("aten::").partition(".")
+        if base in wanted or base.rstrip("_") in wanted:
+            bridge.set_run(f"aten::{base}", overload, "host")
+            found |= {base, base.rstrip("_")}
+    unknown = sorted(placed - found)
+    if unknown:
+        raise ConfigurationError(f"PT_HPU_PLACE_ON_CPU names {unknown[0]!r}, which is no aten operator; use names such as mm")

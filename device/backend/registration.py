@@ -1,0 +1,71 @@
+"""Make `hpu` a device of PyTorch: the PrivateUse1 backend under that name, and the module `torch.hpu`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import torch
+
+from . import runtime
+
+NAME = "hpu"
+
+
+def register(module: ModuleType) -> None:
+    """Name the backend and install `module` as `torch.hpu`. A second call does nothing."""
+    if getattr(torch, NAME, None) is module:
+        return
+    torch.utils.rename_privateuse1_backend(NAME)
+    torch._register_device_module(NAME, module)
+    _add_methods()
+    torch._tensor_str._tensor_str = _print_from_host
+    runtime.load_if_built()
+
+
+_format = torch._tensor_str._tensor_str
+
+
+def _print_from_host(tensor: torch.Tensor, indent: int) -> str:
+    # Formatting computes with the tensor; on the card each of these operators would be compiled.
+    return _format(tensor.detach().cpu() if tensor.device.type == NAME else tensor, indent)
+
+
+def _add_methods() -> None:
+    # Tensor.is_hpu and is_hpu of storages exist in PyTorch for its own, unused hpu key; ours means our device.
+    for owner in (torch.Tensor, torch.nn.Module, torch.UntypedStorage, torch.TypedStorage):
+        for attribute in (NAME, f"is_{NAME}"):
+            if attribute in vars(owner):
+                delattr(owner, attribute)
+    torch.Tensor.is_hpu = property(lambda tensor: tensor.device.type == NAME)  # type: ignore[attr-defined]
+    torch.Tensor.hpu = _tensor_to_hpu  # type: ignore[attr-defined]
+    torch.nn.Module.hpu = _module_to_hpu  # type: ignore[attr-defined]
+    torch.UntypedStorage.is_hpu = property(lambda storage: storage.device.type == NAME)  # type: ignore[attr-defined]
+    torch.UntypedStorage.hpu = _storage_to_hpu  # type: ignore[attr-defined]
+
+
+def _tensor_to_hpu(
+    tensor: torch.Tensor,
+    device: torch.device | int | str | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> torch.Tensor:
+    """The tensor on hpu."""
+    return tensor.to(_device(device), non_blocking=non_blocking, memory_format=memory_format)
+
+
+def _module_to_hpu(module: torch.nn.Module, device: torch.device | int | str | None = None) -> torch.nn.Module:
+    """Moves parameters and buffers to hpu."""
+    return module.to(_device(device))
+
+
+def _storage_to_hpu(
+    storage: torch.UntypedStorage, device: torch.device | int | str | None = None, non_blocking: bool = False
+) -> torch.UntypedStorage:
+    """The storage on hpu."""
+    return storage.to(device=_device(device), non_blocking=non_blocking)
+
+
+def _device(device: torch.device | int | str | None) -> torch.device:
+    if device is None:
+        return torch.device(NAME, 0)
+    return torch.device(NAME, device) if isinstance(device, int) else torch.device(device)

@@ -1,0 +1,125 @@
+"""The native bridge and the card of this process, made on first use."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from .. import modules
+from ..card import Card, acquire, current_card
+from ..environment import Settings, read_settings
+from ..errors import ConfigurationError
+from ..events import EventId, dispatcher
+from ..graph.location import locate
+from ..spec import chosen_card
+from . import autocast, native, operators
+
+_bridge: ModuleType | None = None
+_settings: Settings | None = None
+_waiting_seed: int | None = None
+
+
+def settings() -> Settings:
+    """The environment as it was when the device was registered."""
+    global _settings
+    if _settings is None:
+        _settings = read_settings()
+    return _settings
+
+
+def is_loaded() -> bool:
+    return _bridge is not None
+
+
+def bridge() -> Any:
+    """The native bridge; built and loaded by the first call."""
+    if _bridge is None:
+        _load(native.ensure_built())
+    return _bridge
+
+
+def load_if_built() -> None:
+    """Load the bridge where that costs next to nothing: when it was built before."""
+    path = native.library_path()
+    if _bridge is None and path.exists():
+        _load(path)
+
+
+def _load(path: Path) -> None:
+    global _bridge
+    module = native.load(path)
+    module.set_callbacks(
+        flush=lambda reason: card().on_flush(reason),
+        transfer=lambda direction, nbytes, non_blocking: card().on_transfer(direction, nbytes, non_blocking),
+        immediate=lambda *event: card().on_immediate(*event),
+        recorded=lambda: card().on_recorded(),
+        locate=locate,
+    )
+    module.set_device_count(device_count())
+    module.set_numerics(settings().numerics)
+    if not settings().lazy:
+        module.notify_after(1)
+    elif settings().max_ops < 2**31:
+        module.notify_after(settings().max_ops)
+    operators.register(module)
+    autocast.register(module)
+    if _waiting_seed is not None:
+        module.default_generator().manual_seed(_waiting_seed)
+    _bridge = module
+
+
+def seed_later(seed: int) -> None:
+    """Seed the card's generator as soon as there is a bridge."""
+    global _waiting_seed
+    _waiting_seed = seed
+
+
+def device_count() -> int:
+    """Cards that this process may use."""
+    return len(modules.visible_modules())
+
+
+def _make_card() -> Card:
+    spec = chosen_card()
+    if device_count() == 0:
+        raise ConfigurationError("no card is visible (HABANA_VISIBLE_DEVICES=none); name one, or use 'all'")
+    native_bridge = bridge()
+    for dtype in spec.dtypes.refused:
+        native_bridge.refuse_dtype(dtype)
+    native_bridge.set_initialized()
+    return Card(spec, settings(), native_bridge)
+
+
+def card() -> Card:
+    """The card of this process; the first call acquires it."""
+    found = current_card()
+    return found if found is not None else acquire(_make_card)
+
+
+def _count_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    found = current_card()
+    if found is not None:
+        found.end_step()
+
+
+def _at_exit() -> None:
+    found = current_card()
+    if found is None or os.getpid() != _owner:
+        return
+    try:
+        found.flush_and_wait("process exit")
+    except Exception as error:
+        print(f"hpu: the last graph could not run: {error}", file=sys.stderr)
+    dispatcher.publish(EventId.PROCESS_EXIT, {})
+
+
+_owner = os.getpid()
+register_optimizer_step_post_hook(_count_step)
+atexit.register(_at_exit)

@@ -1,0 +1,87 @@
+"""Environment variables of the bridge that this process started with. Read once: a later change has no effect."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from .errors import ConfigurationError
+
+DEFAULT_SOFTWARE = "1.19.0"
+FIRST_EAGER_SOFTWARE = (1, 20)  # from here on PT_HPU_LAZY_MODE unset means eager
+NO_LIMIT = 2**63 - 1
+LRU_LAZY, LRU_EAGER = 30000, 100000
+
+
+def flag(name: str, default: bool) -> bool:
+    """A boolean variable: 1/true/yes/on and 0/false/no/off in any case; unset or empty is the default."""
+    text = os.environ.get(name, "").strip().lower()
+    if not text:
+        return default
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off"):
+        return False
+    raise ConfigurationError(f"{name}={os.environ[name]!r} is not a boolean; use 1 or 0")
+
+
+def number(name: str, default: int) -> int:
+    """An integer variable; unset or empty is the default."""
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{name}={os.environ[name]!r} is not a whole number") from error
+
+
+def _software() -> str:
+    version = os.environ.get("HPUCLUSTER_SOFTWARE") or DEFAULT_SOFTWARE
+    parts = version.split(".")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
+        raise ConfigurationError(f"HPUCLUSTER_SOFTWARE={version!r} is not a version such as 1.19.0 or 1.22.0")
+    return version
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment asked for at import."""
+
+    software: str
+    lazy: bool
+    max_ops: int
+    lru_capacity: int
+    numerics: bool
+    cache_metrics: bool
+    recipe_details: bool
+
+    @property
+    def mode(self) -> str:
+        return "lazy" if self.lazy else "eager"
+
+
+def read_settings() -> Settings:
+    """Read the variables.
+
+    Raises:
+        ConfigurationError: a value that cannot be used; it is named.
+    """
+    software = _software()
+    eager_default = tuple(int(part) for part in software.split(".")[:2]) >= FIRST_EAGER_SOFTWARE
+    mode = number("PT_HPU_LAZY_MODE", 0 if eager_default else 1)
+    if mode not in (0, 1, 2):
+        raise ConfigurationError(f"PT_HPU_LAZY_MODE={mode} is not a mode; use 1 (lazy), 0 (eager) or 2 (lazy, one by one)")
+    numerics = os.environ.get("HPUCLUSTER_NUMERICS", "on") or "on"
+    if numerics not in ("on", "off"):
+        raise ConfigurationError(f"HPUCLUSTER_NUMERICS={numerics!r}; use on or off")
+    lazy = mode != 0
+    return Settings(
+        software=software,
+        lazy=lazy,
+        max_ops=1 if mode == 2 else number("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
+        lru_capacity=number("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
+        numerics=numerics == "on",
+        cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
+        recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),
+    )

@@ -1,0 +1,34 @@
+"""The numerics of a recipe: the native executable beside the compiled graph.
+
+With numerics off the bridge skips the arithmetic and storages stay without memory; shapes, time and memory figures are
+the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .compiler.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class LoadedRecipe:
+    """A recipe that this process can run."""
+
+    recipe: Recipe
+    executable: Any
+
+    def run(self, recording: Any) -> None:
+        """Replay over the buffers of `recording`, in the order in which graphs ended."""
+        self.executable.run(recording)
+
+
+@dataclass(frozen=True)
+class EagerKernel:
+    """One operator of eager mode, ready to run."""
+
+    name: str
+    seconds: float
+    output_bytes: int
+    executable: Any

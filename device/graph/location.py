@@ -1,0 +1,49 @@
+"""The user's source line behind an operator.
+
+The innermost frame that is neither PyTorch's nor ours. The backward pass runs in PyTorch's own thread, which has no
+Python frames: there it is the line of the main thread that called `backward()`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_FOREIGN = (
+    str(Path(torch.__file__).parent),
+    *(str(_ROOT / name) for name in ("device", "collectives", "hpucluster", "launcher", "habana_frameworks")),
+    "<frozen",
+    str(Path(threading.__file__)),
+)
+_verdicts: dict[str, bool] = {}
+
+
+def _is_users(filename: str) -> bool:
+    verdict = _verdicts.get(filename)
+    if verdict is None:
+        verdict = _verdicts[filename] = not filename.startswith(_FOREIGN)
+    return verdict
+
+
+def _describe(frame: FrameType | None) -> str:
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if _is_users(filename):
+            return f"{Path(filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def locate() -> str:
+    """`train.py:31`, or an empty string where no user code is on the stack."""
+    found = _describe(sys._getframe().f_back)
+    if found:
+        return found
+    main = threading.main_thread().ident
+    frame = sys._current_frames().get(main) if main is not None else None
+    return _describe(frame)

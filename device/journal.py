@@ -1,0 +1,85 @@
+"""What a card remembers of a run for its report: compilations with their causes, steps, collectives, fallbacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from .graph.causes import Cause
+
+TOP_CAUSES = 20
+WARMUP_STEPS = 2  # the first steps compile; they are left out of the mean step time
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One compiled graph."""
+
+    recipe: str
+    seconds: float
+    cause: Cause
+    step: int
+    nodes: int
+
+
+@dataclass
+class Journal:
+    """Counters of one card. Times in modelled seconds, sizes in bytes."""
+
+    compilations: list[Compilation] = field(default_factory=list)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    optimizer_steps: int = 0
+    marks: int = 0
+    step_ends: list[float] = field(default_factory=list)
+    compile_seconds: float = 0.0
+    device_seconds: float = 0.0
+    collectives: int = 0
+    collective_bytes: int = 0
+    collective_seconds: float = 0.0
+    collective_waited: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        """Training steps: calls of `optimizer.step()`, or step marks where there is no optimizer."""
+        return self.optimizer_steps or self.marks
+
+    def end_step(self, moment: float) -> None:
+        self.optimizer_steps += 1
+        self.step_ends.append(moment)
+
+    def step_seconds(self) -> float:
+        """Mean modelled time of a step after the first two; of all steps where there are no more."""
+        ends = self.step_ends
+        if len(ends) > WARMUP_STEPS + 1:
+            return (ends[-1] - ends[WARMUP_STEPS - 1]) / (len(ends) - WARMUP_STEPS)
+        return ends[-1] / len(ends) if ends else 0.0
+
+    def recompilations(self) -> int:
+        return sum(compilation.cause.is_recompilation for compilation in self.compilations)
+
+    def top_causes(self) -> list[dict[str, Any]]:
+        """Causes of recompilation, most frequent first."""
+        counts = Counter(
+            (compilation.cause.text, compilation.cause.where)
+            for compilation in self.compilations
+            if compilation.cause.is_recompilation
+        )
+        return [
+            {"cause": text, "where": where, "count": count}
+            for (text, where), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:TOP_CAUSES]
+        ]
+
+    def compilation_rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "recipe": entry.recipe,
+                "seconds": entry.seconds,
+                "cause": entry.cause.text,
+                "detail": entry.cause.detail,
+                "where": entry.cause.where,
+                "step": entry.step,
+                "nodes": entry.nodes,
+            }
+            for entry in self.compilations
+        ]

@@ -1,0 +1,47 @@
+"""Recipes by signature, the least recently used leave first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+Entry = TypeVar("Entry")
+
+SMALLEST = 3  # the real bridge's lower limit of HABANA_PGM_LRU_MAX
+
+
+class RecipeCache(Generic[Entry]):
+    """An LRU map from signature to entry that counts its hits and misses."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = max(capacity, SMALLEST)
+        self.hits = 0
+        self.misses = 0
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def get(self, signature: str) -> Entry | None:
+        """The entry, which becomes the most recently used, or None. Counts a hit or a miss."""
+        entry = self._entries.get(signature)
+        if entry is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self._entries.move_to_end(signature)
+        return entry
+
+    def put(self, signature: str, entry: Entry) -> None:
+        """Add an entry; the least recently used leaves where the cache is full."""
+        self._entries[signature] = entry
+        self._entries.move_to_end(signature)
+        if len(self._entries) > self.capacity:
+            self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        self._entries.clear()

@@ -1,0 +1,61 @@
+"""The report of one card as plain data: what a table, a file, a dashboard and a test read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .card import Card
+
+
+def time_shares(total: float, compiling: float, collectives: float, device: float) -> dict[str, float]:
+    """Where `total` went, in shares that add up to it: compiling first, then collectives, then the card, then the host.
+
+    Compilation and collectives hold up both host and card. What the card did while the host prepared more counts as
+    the card's.
+    """
+    left = total
+    shares = {"total": total}
+    for name, seconds in (("compile", compiling), ("collectives", collectives), ("device", device)):
+        shares[name] = min(seconds, left)
+        left -= shares[name]
+    shares["host"] = left
+    return shares
+
+
+def card_report(card: Card) -> dict[str, Any]:
+    """The figures of `card`; times in modelled seconds, sizes in bytes."""
+    journal, clock, memory = card.journal, card.clock, card.sync_memory()
+    cache = card.recipes if card.settings.lazy else card.kernels
+    shares = time_shares(clock.now, journal.compile_seconds, journal.collective_seconds, journal.device_seconds)
+    return {
+        "card": card.spec.name,
+        "module": card.module,
+        "mode": card.settings.mode,
+        "software": card.settings.software,
+        "steps": journal.steps,
+        "step_source": "optimizer" if journal.optimizer_steps else "mark_step",
+        "graphs_compiled": len(journal.compilations),
+        "recompilations": journal.recompilations(),
+        "compilations": journal.compilation_rows(),
+        "causes": journal.top_causes(),
+        "recipe_cache": {"hits": cache.hits, "misses": cache.misses, "entries": len(cache)},
+        "cpu_fallback": {
+            "total": journal.fallbacks.total(),
+            "ops": dict(sorted(journal.fallbacks.items())),
+        },
+        "memory": {
+            "limit": memory.limit,
+            "in_use": memory.in_use,
+            "peak": memory.peak,
+            "workspace": memory.workspace,
+        },
+        "time": {**shares, "step": journal.step_seconds()},
+        "collectives": {
+            "count": journal.collectives,
+            "bytes": journal.collective_bytes,
+            "seconds": journal.collective_seconds,
+            "waited": journal.collective_waited,
+        },
+        "utilization": journal.device_seconds / clock.now if clock.now > 0 else 0.0,
+    }

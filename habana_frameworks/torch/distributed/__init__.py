@@ -1,0 +1,7 @@
+"""Collectives between cards."""
+
+from __future__ import annotations
+
+from . import hccl
+
+__all__ = ["hccl"]

@@ -1,0 +1,149 @@
+"""Streams and events in modelled time.
+
+A first model: all streams share the card's one line of work, so an event marks how far that had come when it was
+recorded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+
+from device.backend import runtime
+
+_ids = itertools.count(1)
+
+
+class Stream:
+    """A queue of work on the card."""
+
+    def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None) -> None:
+        self.stream_id = next(_ids) if stream_id is None else stream_id
+        self.device_index = 0
+        self.device = torch.device("hpu", 0)
+        self.priority = priority
+
+    @property
+    def hpu_stream(self) -> int:
+        return self.stream_id
+
+    def id(self) -> int:
+        return self.stream_id
+
+    def synchronize(self) -> None:
+        """Wait for the stream's work."""
+        runtime.card().flush_and_wait("synchronize")
+
+    def query(self) -> bool:
+        """Whether all work is done: flushes, and numbers are then computed."""
+        runtime.card().flush("Stream.query")
+        return True
+
+    def wait_event(self, event: Event) -> None:
+        """Work from here on starts after `event`."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Work from here on starts after what `stream` has."""
+        runtime.card().flush("Stream.wait_stream")
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event here; a new one where none is given."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.stream_id == self.stream_id
+
+    def __hash__(self) -> int:
+        return hash((Stream, self.stream_id))
+
+    def __repr__(self) -> str:
+        return f"<habana_frameworks.torch.hpu.Stream device=hpu:0 id={self.stream_id}>"
+
+
+class Event:
+    """A mark in a stream."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self.enable_timing = enable_timing
+        self._moment: float | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the end of all work so far."""
+        card = runtime.card()
+        card.flush("Event.record")
+        self._moment = card.clock.now
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Later work starts after the mark; with one line of work it does so anyway."""
+        runtime.card().flush("Event.wait")
+
+    def query(self) -> bool:
+        """Whether the mark was reached."""
+        return True
+
+    def synchronize(self) -> None:
+        """Wait for the mark."""
+        runtime.card().flush_and_wait("synchronize")
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Modelled milliseconds from this event to `end_event`.
+
+        Raises:
+            RuntimeError: one of them was not recorded, or was made without `enable_timing`.
+        """
+        for event, name in ((self, "start"), (end_event, "end")):
+            if event._moment is None:
+                raise RuntimeError(f"the {name} event was not recorded; call record() before elapsed_time()")
+            if not event.enable_timing:
+                raise RuntimeError(f"the {name} event has no time; make it with Event(enable_timing=True)")
+        assert self._moment is not None and end_event._moment is not None
+        return (end_event._moment - self._moment) * 1e3
+
+
+_default = Stream(stream_id=0)
+_current = _default
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream that work goes to without any choice: id 0."""
+    return _default
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The chosen stream."""
+    return _current
+
+
+def set_stream(stream: Stream) -> None:
+    """Choose the stream for what follows."""
+    global _current
+    if stream is not None and stream != _current:
+        runtime.card().flush("stream switch")
+        _current = stream
+
+
+class StreamContext:
+    """Chooses a stream for a block."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+        self._before = _current
+
+    def __enter__(self) -> None:
+        self._before = _current
+        if self.stream is not None:
+            set_stream(self.stream)
+
+    def __exit__(self, *exception: Any) -> None:
+        if self.stream is not None:
+            set_stream(self._before)
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """`with stream(s):` chooses `s` for the block; None changes nothing."""
+    return StreamContext(stream)

@@ -1,0 +1,7 @@
+"""Helpers that scripts import by their module's name."""
+
+from __future__ import annotations
+
+from . import event_dispatcher, internal
+
+__all__ = ["event_dispatcher", "internal"]

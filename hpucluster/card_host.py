@@ -1,0 +1,17 @@
+"""What a card's process loads of the harness, once its environment says which card it is.
+
+Loaded after the environment is set (see `actor`), because the device reads it when it loads.
+"""
+
+from __future__ import annotations
+
+import habana_frameworks.torch  # noqa: F401 - registers the hpu device and the hccl process group
+from device.card import current_card
+
+from .snapshots import Snapshot
+
+
+def report() -> Snapshot | None:
+    """This process's card's report; None where the script has not used the device."""
+    card = current_card()
+    return None if card is None else card.report()

@@ -1,0 +1,45 @@
+"""A job: which script runs, with what environment, on which cards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a user's script on `len(modules)` cards, rank r on module `modules[r]`.
+
+    Plain data only, so that it can be sent to another process as JSON.
+    """
+
+    target: str
+    """Path of the script as the user gave it, or the module's name where `is_module`."""
+    arguments: list[str]
+    """What follows the script on the command line: `sys.argv[1:]`."""
+    modules: list[int]
+    """Module id (OAM slot) of each rank's card; index = rank."""
+    card: str
+    """Kind of card: `gaudi`, `gaudi2` or `gaudi3`."""
+    cwd: str
+    """Working directory of every rank."""
+    environ: dict[str, str]
+    """The caller's whole environment."""
+    sys_path: list[str]
+    """`sys.path` of every rank, without the script's own folder, which comes first."""
+    is_module: bool = False
+    numerics: str = "on"
+    """`on`: tensors hold values; `off`: shapes, time and memory only."""
+    threads: int | None = None
+    """OMP_NUM_THREADS of every rank; None where the caller's environment has its own."""
+    master_address: str = "127.0.0.1"
+    master_port: int = 0
+    """TCP port of the process group's rendezvous."""
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return len(self.modules)
+
+    def card_name(self, rank: int) -> str:
+        """`gaudi2, module 3`: how messages name the card of a rank."""
+        return f"{self.card}, module {self.modules[rank]}"

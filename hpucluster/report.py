@@ -1,0 +1,127 @@
+"""The report of a run: one record per card, and what the cards have in common.
+
+Plain data. Everything but `wall_clock` is modelled and reproducible: the same script, seed and card give the
+same report. `wall_clock` is what this machine took, and stands apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .job import Job
+from .outcome import Outcome
+from .snapshots import Snapshot, SnapshotBoard
+
+Report = dict[str, Any]
+
+FORMAT = 1
+"""Version of the report's form."""
+
+SHARES = ("host", "compile", "device", "collectives")
+"""Where modelled time goes; a card's four figures add up to its `time.total`."""
+
+
+def unused_card(card: str, module: int) -> Snapshot:
+    """The record of a card that its rank's script never used: all zero."""
+    return {
+        "card": card,
+        "module": module,
+        "mode": None,
+        "software": None,
+        "steps": 0,
+        "step_source": None,
+        "graphs_compiled": 0,
+        "recompilations": 0,
+        "compile_seconds": 0.0,
+        "compilations": [],
+        "causes": [],
+        "recipe_cache": {"hits": 0, "misses": 0, "entries": 0},
+        "cpu_fallback": {"total": 0, "ops": {}},
+        "memory": {"limit": 0, "in_use": 0, "peak": 0, "workspace": 0},
+        "time": dict.fromkeys(("total", *SHARES, "step"), 0.0),
+        "collectives": {"count": 0, "bytes": 0, "seconds": 0.0, "waited": 0.0},
+        "utilization": 0.0,
+    }
+
+
+def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
+    """The report of a run that has ended, from the cards' last snapshots."""
+    cards = []
+    for rank, module in enumerate(job.modules):
+        snapshot = board.get(rank)
+        record = {**unused_card(job.card, module), **(snapshot or {})}
+        step = record["time"]["step"]
+        cards.append(
+            {
+                "rank": rank,
+                "used": snapshot is not None,
+                **record,
+                "steps_per_second": 1.0 / step if step > 0 else 0.0,
+            }
+        )
+    return {
+        "format": FORMAT,
+        "units": "modelled seconds, bytes; wall_clock: seconds measured on this machine, not reproducible",
+        "run": {
+            "target": job.target,
+            "is_module": job.is_module,
+            "arguments": list(job.arguments),
+            "card": job.card,
+            "numerics": job.numerics,
+            "ranks": job.world_size,
+            "exit_status": outcome.status,
+            "failure": outcome.failure,
+        },
+        "totals": totals(cards),
+        "cards": cards,
+        "wall_clock": {name: round(seconds, 3) for name, seconds in outcome.wall_clock.items()},
+    }
+
+
+def totals(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sums over the cards, and the causes of recompilation, most frequent first."""
+    return {
+        "graphs_compiled": sum(card["graphs_compiled"] for card in cards),
+        "recompilations": sum(card["recompilations"] for card in cards),
+        "compile_seconds": sum(card["compile_seconds"] for card in cards),
+        "cpu_fallbacks": sum(card["cpu_fallback"]["total"] for card in cards),
+        "causes": merge_causes(cards),
+    }
+
+
+def merge_causes(cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The causes of recompilation over all cards: text, source line, count and ranks; most frequent first."""
+    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    for card in cards:
+        for cause in card["causes"]:
+            key = (cause["cause"], cause["where"])
+            entry = merged.setdefault(key, {"cause": key[0], "where": key[1], "count": 0, "ranks": []})
+            entry["count"] += cause["count"]
+            entry["ranks"].append(card["rank"])
+    return sorted(merged.values(), key=lambda entry: (-entry["count"], entry["where"], entry["cause"]))
+
+
+def write_json(path: str, document: Mapping[str, Any]) -> None:
+    """Write `document` as JSON at `path`, aside first and then renamed. Raises OSError."""
+    target = Path(path)
+    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent or Path("."))
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.write("\n")
+        os.chmod(aside, 0o666 & ~_umask())
+        os.replace(aside, target)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,95 @@
+"""Checks of what the user asked for, before anything is started. Each failure is a UserError."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from device.errors import ConfigurationError
+from device.modules import visible_modules
+from device.spec import CardSpec, load_card
+
+from .messages import UserError
+
+SYNTAX_STATUS = 1
+"""Exit status of a script that does not compile, as python's."""
+
+
+def choose_modules(cards: int | None, environ: Mapping[str, str]) -> list[int]:
+    """The modules that the ranks get: the first `cards` of the visible ones, all where None."""
+    try:
+        visible = visible_modules(environ)
+    except ConfigurationError as error:
+        raise UserError(str(error)) from error
+    said = _said(environ)
+    if not visible:
+        raise UserError(
+            f"no card is visible: {said}; unset it, or name cards: HABANA_VISIBLE_DEVICES=all, or a list: 0,1"
+        )
+    if cards is None:
+        return visible
+    if cards < 1:
+        raise UserError(f"--cards {cards}: give a number from 1 to {len(visible)}")
+    if cards > len(visible):
+        remedy = f"use --cards {len(visible)} or less"
+        if said:
+            remedy += ", or name more cards in it"
+        raise UserError(
+            f"--cards {cards}: only {len(visible)} card{'s are' if len(visible) > 1 else ' is'} visible"
+            f" ({said or 'a box has no more'}); {remedy}"
+        )
+    return visible[:cards]
+
+
+def _said(environ: Mapping[str, str]) -> str:
+    """The variable that limits the visible cards, as the user set it."""
+    for variable in ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES"):
+        if variable in environ:
+            return f"{variable}={environ[variable]}"
+    return ""
+
+
+def choose_card(name: str) -> CardSpec:
+    """The description of the card `name`."""
+    try:
+        return load_card(name)
+    except ConfigurationError as error:
+        raise UserError(f"--card {name}: {error}") from error
+
+
+def check_script(path: str) -> None:
+    """Check that `path` is a Python script that compiles.
+
+    A syntax error is printed as python prints it and exits with status 1, at once instead of once per rank.
+    """
+    if not os.path.exists(path):
+        raise UserError(f"{path}: no such script; give the path of a Python file, or -m with a module's name")
+    if os.path.isdir(path):
+        raise UserError(
+            f"{path}: is a directory; give the path of a Python file, such as {path.rstrip('/')}/train.py"
+        )
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
+    try:
+        compile(source, os.path.abspath(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        text = "".join(traceback.format_exception_only(type(error), error))
+        click.echo(text, err=True, nl=False)
+        raise click.exceptions.Exit(SYNTAX_STATUS) from error
+
+
+def check_report(path: str) -> None:
+    """Check that a report can be written at `path`."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise UserError(f"--report {path}: there is no folder {folder}; create it first (mkdir -p {folder})")
+    if os.path.isdir(path):
+        raise UserError(f"--report {path}: is a directory; give the name of a file in it")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"--report {path}: {folder} is not writable; choose another folder")

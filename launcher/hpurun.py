@@ -1,0 +1,148 @@
+"""`hpurun`: runs a Python training script on emulated Gaudi cards, one process per card."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+DEFAULT_METRICS_PORT = 41611
+
+EPILOG = """\b
+Examples:
+  hpurun --cards 8 train.py --epochs 2       eight ranks, one per card of a box
+  hpurun --cards 1 train.py                  one card, output as without hpurun
+  hpurun --card gaudi3 -m my.package.train   other cards; a module as script
+  HABANA_VISIBLE_DEVICES=2,5 hpurun train.py two ranks, on modules 2 and 5
+  hpurun --report run.json train.py          the closing table and more, as JSON
+\b
+The script runs unmodified: import habana_frameworks.torch, device "hpu",
+backend "hccl". Each rank finds in its environment RANK, LOCAL_RANK,
+WORLD_SIZE, MASTER_ADDR, MASTER_PORT, HLS_MODULE_ID, HABANA_VISIBLE_MODULES.
+\b
+Environment variables:
+  HABANA_VISIBLE_DEVICES  cards to use: all (default), indexes such as 0,1,5,
+                          or none
+  PT_HPU_LAZY_MODE        1 (default): lazy graphs; 0: eager mode
+  OMP_NUM_THREADS         CPU threads of each rank; default: cores / ranks
+  HPUCLUSTER_CARD         default of --card
+  HPUCLUSTER_NUMERICS     default of --numerics
+  HPUCLUSTER_TIMINGS      file for the seconds of each start-up phase, as JSON
+\b
+Exit status: that of the first rank that fails (128 + signal where it was
+killed); 2 for a mistake on the command line; 130 after Ctrl-C. A rank that
+fails ends the others within seconds.
+\b
+At the end stands a table with a row per card: steps, graphs compiled,
+recompilations, recipe cache hits, peak memory, modelled time of a step, steps
+per second, and where the time went: host, compilation, device, collectives.
+Below it the most frequent causes of recompilation with their source lines."""
+
+
+class ScriptCommand(click.Command):
+    """A command whose options end at the script, or at `-m module`: what follows belongs to the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the arguments as python's own command line does, then parse the launcher's part."""
+        with_value = {
+            name
+            for parameter in self.params
+            if isinstance(parameter, click.Option) and not parameter.is_flag
+            for name in parameter.opts
+        }
+        end = 0
+        while end < len(args) and args[end].startswith("-") and args[end] not in ("-m", "--"):
+            end += 2 if args[end] in with_value else 1
+        if args[end : end + 1] == ["-m"]:
+            ctx.meta["module"] = True
+            args = [*args[:end], "--", *args[end + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    cls=ScriptCommand,
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+    epilog=EPILOG,
+)
+@click.option(
+    "--cards", type=int, metavar="N", help="Number of ranks, one per card. Default: all visible cards."
+)
+@click.option(
+    "--card",
+    default="gaudi2",
+    show_default=True,
+    envvar="HPUCLUSTER_CARD",
+    metavar="gaudi|gaudi2|gaudi3",
+    help="Kind of card.",
+)
+@click.option(
+    "--numerics",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    envvar="HPUCLUSTER_NUMERICS",
+    help="on: tensors hold real values; off: shapes, time and memory only.",
+)
+@click.option("--report", metavar="FILE.json", help="Write the closing table, and more, as JSON.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_METRICS_PORT,
+    show_default=True,
+    metavar="PORT",
+    help="Serve Prometheus metrics on this port of the loopback interface while the job runs; 0: do not.",
+)
+@click.argument("target", metavar="script.py|-m module", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[args]...")
+@click.pass_context
+def command(
+    ctx: click.Context, target: str | None, arguments: tuple[str, ...], metrics_port: int, **options: Any
+) -> int:
+    """Run a Python training script on emulated Intel Gaudi cards: one rank, one process, one card each.
+
+    The script trains with real numbers; hpurun tells what the real cards would do: graphs compiled and why,
+    memory, and how long a step takes.
+    """
+    # Loaded here, not above: Ray takes half a second to load, and --help should not wait for it.
+    session = importlib.import_module("launcher.session")
+    if target is None:
+        raise click.UsageError("no script: give the path of a Python file, or -m with a module's name", ctx)
+    request = session.Request(
+        target=target,
+        is_module=ctx.meta.get("module", False),
+        arguments=list(arguments),
+        metrics_port=metrics_port,
+        metrics_port_chosen=ctx.get_parameter_source("metrics_port") is not ParameterSource.DEFAULT,
+        **options,
+    )
+    status: int = session.run(request, _ENVIRON, _SCRIPTS_PATH)
+    return status
+
+
+_ENVIRON = dict(os.environ)
+"""The caller's environment, before Ray adds to it."""
+
+_SCRIPTS_PATH = list(sys.path) if getattr(sys.flags, "safe_path", False) else sys.path[1:]
+"""`sys.path` as it was at the start, without this program's own folder: what the script's path continues
+with.
+"""
+
+
+def main() -> None:
+    """Console script."""
+    try:
+        sys.exit(command.main(prog_name="hpurun", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(128 + signal.SIGINT)
+
+
+if __name__ == "__main__":
+    main()
