@@ -1,4 +1,6 @@
-"""Errors of the `hccl` process group. All are RuntimeErrors (torch's DistBackendError), so one `except` finds them."""
+"""Errors of the `hccl` process group. All are RuntimeErrors (torch's DistBackendError), so one `except` finds
+them.
+"""
 
 from __future__ import annotations
 

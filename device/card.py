@@ -54,16 +54,14 @@ class Card:
 
     def flush(self, reason: str) -> None:
         """End the current graph and launch it; nothing happens where nothing was recorded."""
-        recording = self._bridge.take()
         self._settle_fences()
-        count = len(recording)
-        if count == 0:
-            recording.abandon()
+        if self._bridge.recorded() == 0:
             return
+        self.join()  # the one launch thread finishes what it had before it takes more
+        recording = self._bridge.take()
         try:
-            self.join()  # the one launch thread finishes what it had before it takes more
-            self.clock.work(count * self.spec.host.record_s)
-            loaded = self._recipe_of(recording)
+            self.clock.work(len(recording) * self.spec.host.record_s)
+            loaded, event = self._recipe_of(recording)
             self._reserve(loaded.recipe.output_bytes, loaded.recipe.workspace_bytes, reason)
         except BaseException:
             recording.abandon()
@@ -72,6 +70,8 @@ class Card:
         self.clock.launch(loaded.recipe.seconds)
         self.journal.device_seconds += loaded.recipe.seconds
         loaded.run(recording)
+        # Told last: a listener may use the card, which waits until this graph has run.
+        dispatcher.publish(event, {"recipe_id": loaded.recipe.graph.signature[:16]})
 
     def flush_and_wait(self, reason: str) -> None:
         """End the graph and wait for the card: reads of a value and `synchronize`."""
@@ -91,13 +91,11 @@ class Card:
             )
         self._unpublished.clear()
 
-    def _recipe_of(self, recording: Any) -> LoadedRecipe:
+    def _recipe_of(self, recording: Any) -> tuple[LoadedRecipe, EventId]:
         signature = recording.signature
         loaded = self.recipes.get(signature)
         if loaded is not None:
-            dispatcher.publish(EventId.CACHE_HIT, {"recipe_id": signature[:16]})
-            return loaded
-        dispatcher.publish(EventId.CACHE_MISS, {"recipe_id": signature[:16]})
+            return loaded, EventId.CACHE_HIT
         graph = graph_of(recording, self._lines)
         cause = explain(graph, [entry.recipe.graph for entry in self.recipes])
         recipe = compile_graph(graph, self.spec, len(self.journal.compilations))
@@ -105,7 +103,7 @@ class Card:
         loaded = LoadedRecipe(recipe, self._bridge.Executable(recording))
         recording.remember()
         self.recipes.put(signature, loaded)
-        return loaded
+        return loaded, EventId.CACHE_MISS
 
     def _compiled(self, name: str, seconds: float, cause: Cause, nodes: int) -> None:
         compilation = Compilation(name, seconds, cause, self.journal.steps, nodes)
@@ -131,8 +129,8 @@ class Card:
         if self.settings.lazy:
             self.flush("PT_HPU_MAX_COMPOUND_OP_SIZE")
             return
-        recording = self._bridge.take()
         self._settle_fences()
+        recording = self._bridge.take()
         try:
             kernel = self.kernels.get(recording.signature)
             if kernel is None:

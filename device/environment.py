@@ -71,7 +71,9 @@ def read_settings() -> Settings:
     eager_default = tuple(int(part) for part in software.split(".")[:2]) >= FIRST_EAGER_SOFTWARE
     mode = number("PT_HPU_LAZY_MODE", 0 if eager_default else 1)
     if mode not in (0, 1, 2):
-        raise ConfigurationError(f"PT_HPU_LAZY_MODE={mode} is not a mode; use 1 (lazy), 0 (eager) or 2 (lazy, one by one)")
+        raise ConfigurationError(
+            f"PT_HPU_LAZY_MODE={mode} is not a mode; use 1 (lazy), 0 (eager) or 2 (lazy, one by one)"
+        )
     numerics = os.environ.get("HPUCLUSTER_NUMERICS", "on") or "on"
     if numerics not in ("on", "off"):
         raise ConfigurationError(f"HPUCLUSTER_NUMERICS={numerics!r}; use on or off")

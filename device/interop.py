@@ -1,4 +1,4 @@
-"""What a communication layer needs of the card: its memory seen from the host, its clock, and a way to be waited for."""
+"""What a communication layer needs of the card: its memory seen from the host, its clock, and fences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def collective_arrival() -> float:
 
 
 def collective_done(op: str, nbytes: int, begin: float, end: float, waited: float) -> None:
-    """Account a collective: `begin` is this card's own arrival, `end` when it was over, `waited` for the slowest rank."""
+    """Account a collective: from its own arrival `begin` to its `end`, of which `waited` for the slowest rank."""
     card = runtime.card()
     card.clock.advance_to(end)
     journal = card.journal

@@ -43,5 +43,15 @@ class RecipeCache(Generic[Entry]):
         if len(self._entries) > self.capacity:
             self._entries.popitem(last=False)
 
+    def latest(self) -> Entry:
+        """The most recently used entry.
+
+        Raises:
+            LookupError: the cache is empty.
+        """
+        if not self._entries:
+            raise LookupError("the recipe cache is empty")
+        return next(reversed(self._entries.values()))
+
     def clear(self) -> None:
         self._entries.clear()

@@ -67,7 +67,12 @@ def read_idx(folder: Path, name: str) -> torch.Tensor | None:
 
 def mnist(folder: Path) -> tuple[torch.Tensor, ...] | None:
     """(train images, train labels, test images, test labels) of the MNIST files, images as bytes, or None."""
-    names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    names = (
+        "train-images-idx3-ubyte",
+        "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte",
+    )
     for place in (folder, folder / "MNIST" / "raw"):
         parts = [read_idx(place, name) for name in names]
         if all(part is not None for part in parts):

@@ -105,9 +105,7 @@ _theirs_first = _TheirsFirst()
 
 def _pop(ours_wanted: bool) -> dict[str, ModuleType]:
     names = [name for name in sys.modules if _is_shared_name(name)]
-    return {
-        name: sys.modules.pop(name) for name in names if _is_ours(sys.modules[name]) == ours_wanted
-    }
+    return {name: sys.modules.pop(name) for name in names if _is_ours(sys.modules[name]) == ours_wanted}
 
 
 @contextmanager

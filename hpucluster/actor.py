@@ -21,7 +21,7 @@ from ray._private.worker import shutdown as ray_exit_handler
 from habana_frameworks import _shield
 
 from . import leftovers, rank_process, script
-from .control import Channel, connect
+from .control import Channel, Message, connect
 from .snapshots import SnapshotThread
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -64,7 +64,7 @@ class CardActor:
         leavings = [pid for pid in leftovers.descendants(raylet) if pid != os.getpid()]
         threading.Thread(
             target=_follow_driver,
-            args=(self._channel, [raylet, *leavings], Path(self._place["folder"])),
+            args=(self._channel, [raylet, *leavings], self._place),
             name="hpucluster-driver",
             daemon=True,
         ).start()
@@ -120,13 +120,14 @@ def _first_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _follow_driver(channel: Channel, processes: list[int], folder: Path) -> None:
+def _follow_driver(channel: Channel, processes: list[int], place: Message) -> None:
     """When the driver has gone without ending its job, end what it left: Ray, the folder, this process."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             channel.receive()
     leftovers.kill(processes)
-    leftovers.remove_folder(folder)
+    leftovers.remove_shared_memory(place["environ"]["HPUCLUSTER_JOB_ID"])
+    leftovers.remove_folder(Path(place["folder"]))
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -53,6 +53,7 @@ def run_job(job: Job, board: SnapshotBoard, on_phase: Callable[[Phase], None]) -
         started = leftovers.descendants(os.getpid())
         ray.stop()
         leftovers.kill(started)
+        leftovers.remove_shared_memory(job.identifier)
         leftovers.remove_folder(folder)
     clock.finish()
     return Outcome(supervisor.status, supervisor.failure, supervisor.interrupted, clock.seconds)

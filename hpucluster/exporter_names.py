@@ -94,12 +94,11 @@ class ExporterCollector(Collector):
         for name, text, read in _READINGS:
             gauge = GaugeMetricFamily(name, text, labels=_LABELS)
             for identity, snapshot in cards:
-                gauge.add_metric(_values(identity, snapshot), read(identity, snapshot))
+                gauge.add_metric(_values(identity), read(identity, snapshot))
             yield gauge
 
 
-def _values(card: CardIdentity, snapshot: Snapshot | None) -> list[str]:
-    """Label values. Firmware versions and pods do not exist here and are empty."""
-    driver = str((snapshot or {}).get("software") or "")
+def _values(card: CardIdentity) -> list[str]:
+    """Label values, the same from the first scrape to the last. Firmware and pods do not exist here."""
     place = [card.serial, card.uuid, card.device, str(card.module)]
-    return [*place, "", "", driver, "", "", str(card.rank), card.spec.name]
+    return [*place, "", "", card.software, "", "", str(card.rank), card.spec.name]

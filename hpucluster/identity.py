@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from device.environment import DEFAULT_SOFTWARE
 from device.spec import CardSpec
 
 from .job import Job
@@ -17,6 +18,8 @@ class CardIdentity:
     module: int
     """Module id: the OAM slot in its box."""
     spec: CardSpec
+    software: str = DEFAULT_SOFTWARE
+    """Version of the emulated software, which the exporter calls the driver's."""
 
     @property
     def device(self) -> str:
@@ -36,4 +39,5 @@ class CardIdentity:
 
 def identify(job: Job, spec: CardSpec) -> list[CardIdentity]:
     """The cards of `job`, by rank."""
-    return [CardIdentity(rank, module, spec) for rank, module in enumerate(job.modules)]
+    software = job.environ.get("HPUCLUSTER_SOFTWARE") or DEFAULT_SOFTWARE
+    return [CardIdentity(rank, module, spec, software) for rank, module in enumerate(job.modules)]

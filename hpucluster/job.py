@@ -26,6 +26,8 @@ class Job:
     """The caller's whole environment."""
     sys_path: list[str]
     """`sys.path` of every rank, without the script's own folder, which comes first."""
+    identifier: str
+    """Names the job, also in its files in shared memory: letters, digits, `-`."""
     is_module: bool = False
     numerics: str = "on"
     """`on`: tensors hold values; `off`: shapes, time and memory only."""

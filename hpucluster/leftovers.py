@@ -11,6 +11,8 @@ import signal
 import tempfile
 from pathlib import Path
 
+SHARED_MEMORY = Path("/dev/shm")
+
 _PREFIX = "hpurun-"
 _LONGEST_BASE = 24
 """Ray's Unix sockets lie about 70 characters below the folder; a socket's path has at most 107."""
@@ -31,6 +33,12 @@ def create_folder() -> Path:
 def remove_folder(folder: Path) -> None:
     """Remove a job's folder."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_shared_memory(job: str) -> None:
+    """Remove the files in shared memory that ranks of the job named `job` left when they were killed."""
+    for path in SHARED_MEMORY.glob(f"hpucluster-{job}-*"):
+        path.unlink(missing_ok=True)
 
 
 def descendants(pid: int) -> list[int]:

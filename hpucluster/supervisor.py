@@ -10,6 +10,7 @@ import selectors
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from .control import Channel, Message, listen
 from .embedded_ray import EmbeddedRay
@@ -55,6 +56,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._server, selectors.EVENT_READ, self._accept)
         self._selector.register(signals, selectors.EVENT_READ, self._take_signals)
+        self._cards: list[Any] = []
         self._kill_at = float("inf")
         self.ranks = [Rank(number) for number in range(job.world_size)]
         self.status = 0
@@ -67,8 +69,8 @@ class Supervisor:
 
     def start(self, ray: EmbeddedRay) -> None:
         """Create the cards and wait until all are ready, or the job has failed or was interrupted."""
-        cards = ray.create_cards(self._control_path)
-        ready = [card.ready.remote() for card in cards]
+        self._cards = ray.create_cards(self._control_path)
+        ready = [card.ready.remote() for card in self._cards]
         deadline = time.monotonic() + START_PATIENCE
         ray_check = 0.0
         while not self.stopping and any(rank.state is State.STARTING for rank in self.ranks):
@@ -82,14 +84,14 @@ class Supervisor:
             if now > deadline:
                 missing = [str(rank.number) for rank in self.ranks if rank.state is State.STARTING]
                 self._fail(1, f"rank {', '.join(missing)}: no card after {START_PATIENCE:.0f} s of waiting")
+
+    def run(self) -> None:
+        """Run the script on all cards, unless the job is ending already, and wait until all ranks have ended."""
         if not self.stopping:
-            for card in cards:
+            for card in self._cards:
                 card.run.remote()
             for rank in self.ranks:
                 rank.state = State.RUNNING
-
-    def run(self) -> None:
-        """Wait until every rank has ended."""
         while any(rank.state is not State.ENDED for rank in self.ranks if rank.pid):
             self._step(min(1.0, max(0.0, self._kill_at - time.monotonic())))
             if self._outlets.broken and not self.stopping:

@@ -15,11 +15,11 @@ DEFAULT_METRICS_PORT = 41611
 
 EPILOG = """\b
 Examples:
-  hpurun --cards 8 train.py --epochs 2       eight ranks, one per card of a box
-  hpurun --cards 1 train.py                  one card, output as without hpurun
-  hpurun --card gaudi3 -m my.package.train   other cards; a module as script
-  HABANA_VISIBLE_DEVICES=2,5 hpurun train.py two ranks, on modules 2 and 5
-  hpurun --report run.json train.py          the closing table and more, as JSON
+  hpurun --cards 8 train.py --epochs 2      eight ranks, one per card of a box
+  hpurun --cards 1 train.py                 one card, output as without hpurun
+  hpurun --card gaudi3 -m my.package.train  other cards; a module as script
+  HABANA_VISIBLE_DEVICES=2,5 hpurun t.py    two ranks, on modules 2 and 5
+  hpurun --report run.json train.py         the closing table as JSON
 \b
 The script runs unmodified: import habana_frameworks.torch, device "hpu",
 backend "hccl". Each rank finds in its environment RANK, LOCAL_RANK,
@@ -111,7 +111,7 @@ def command(
     # Loaded here, not above: Ray takes half a second to load, and --help should not wait for it.
     session = importlib.import_module("launcher.session")
     if target is None:
-        raise click.UsageError("no script: give the path of a Python file, or -m with a module's name", ctx)
+        raise click.UsageError("no script: give the path of a Python file, or -m with a module's name.", ctx)
     request = session.Request(
         target=target,
         is_module=ctx.meta.get("module", False),
@@ -137,6 +137,9 @@ def main() -> None:
     """Console script."""
     try:
         sys.exit(command.main(prog_name="hpurun", standalone_mode=False))
+    except click.UsageError as error:
+        print(f"hpurun: {error.format_message()} See hpurun --help.", file=sys.stderr)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

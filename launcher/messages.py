@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import IO, Any, TextIO
 
 import click
 
@@ -23,4 +26,17 @@ class UserError(click.ClickException):
 
 def say(text: str) -> None:
     """Print a line of the launcher's own on standard error."""
-    print(f"hpurun: {text}", file=sys.stderr, flush=True)
+    with readable(sys.stderr):
+        print(f"hpurun: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def readable(stream: TextIO) -> Iterator[None]:
+    """While entered, `stream` may turn out to be a pipe that nobody reads; then it is silenced for good."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Python flushes its streams again at its end, and would change the exit status if that failed.
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, stream.fileno())
+        os.close(silent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from hpucluster.snapshots import SnapshotBoard
 from hpucluster.telemetry import build_registry
 
 from .checks import check_report, check_script, choose_card, choose_modules
-from .messages import UserError, say
+from .messages import UserError, readable, say
 from .ports import holder
 from .progress import Progress
 from .summary import print_summary
@@ -72,6 +73,7 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
         numerics=request.numerics,
         threads=threads_per_rank(environ, len(modules)),
         master_port=free_port(),
+        identifier=f"{os.getpid()}-{secrets.token_hex(4)}",
     )
     board = SnapshotBoard(job.world_size)
     registry = build_registry(identify(job, spec), board)
@@ -90,7 +92,7 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
 def _conclude(request: Request, job: Job, board: SnapshotBoard, outcome: Outcome) -> int:
     report = build_report(job, board, outcome)
     status = outcome.status
-    with contextlib.suppress(BrokenPipeError):  # the reader of our output has gone
+    with readable(sys.stdout):
         if outcome.status == 0 or any(card["used"] for card in report["cards"]):
             print_summary(report, sys.stdout)
             sys.stdout.flush()

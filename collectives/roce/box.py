@@ -1,4 +1,6 @@
-"""A box of cards: how many, which ports join each pair, what a port carries. Read from `configs/boxes/*.toml`."""
+"""A box of cards: how many, which ports join each pair, what a port carries. Read from
+`configs/boxes/*.toml`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class PortSpec:
 
 @dataclass(frozen=True)
 class RoceSpec:
-    """`efficiency` is the share of the line rate that payload gets; `phase_latency_s` the fixed time of one phase."""
+    """`efficiency` is the share of the line rate that payload gets; `phase_latency_s` the fixed time of one
+    phase.
+    """
 
     efficiency: float
     mtu_bytes: int
@@ -37,7 +41,9 @@ class RoceSpec:
 
 @dataclass(frozen=True)
 class HcclSpec:
-    """Choices of the communication library: slice of a pipelined transfer, size from which broadcast takes two phases."""
+    """Choices of the communication library: slice of a pipelined transfer, size from which broadcast takes
+    two phases.
+    """
 
     slice_bytes: int
     broadcast_two_phase_bytes: int
@@ -66,7 +72,7 @@ class BoxSpec:
 
 
 def _parse(kind: Any, table: dict[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, globalns=globals())  # our modules may be hidden from sys.modules
     names = [field.name for field in dataclasses.fields(kind)]
     unknown = sorted(set(table) - set(names))
     if unknown:
@@ -101,7 +107,9 @@ def load_box(name: str) -> BoxSpec:
     path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
     if not path.is_file() and not name.endswith(".toml"):
         known = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
-        raise ConfigurationError(f"unknown box {name!r}; choose one of {known}, or the path of a box file (.toml)")
+        raise ConfigurationError(
+            f"unknown box {name!r}; choose one of {known}, or the path of a box file (.toml)"
+        )
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)
@@ -119,5 +127,7 @@ def load_box(name: str) -> BoxSpec:
         if value <= 0:
             raise ConfigurationError(f"{path}: {key} must be more than 0; got {value!r}")
     if box.roce.efficiency > 1:
-        raise ConfigurationError(f"{path}: [roce] efficiency is a share of the line rate, at most 1; got {box.roce.efficiency}")
+        raise ConfigurationError(
+            f"{path}: [roce] efficiency is a share of the line rate, at most 1; got {box.roce.efficiency}"
+        )
     return box

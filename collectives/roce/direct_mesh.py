@@ -1,7 +1,8 @@
 """One box: the direct algorithm over a full mesh.
 
-Every pair of cards has ports of its own, so in one phase a card exchanges a part with each other card at once, each
-part over its own pair. With r bytes per second per pair, a phase latency a, n cards and S bytes per rank:
+Every pair of cards has ports of its own, so in one phase a card exchanges a part with each other card at
+once, each part over its own pair. With r bytes per second per pair, a phase latency a, n cards and S bytes
+per rank:
 
     reduce_scatter, all_gather, all_to_all   a + (S/n)/r
     all_reduce                               2 (a + (S/n)/r)     reduce-scatter, then all-gather
@@ -11,9 +12,10 @@ part over its own pair. With r bytes per second per pair, a phase latency a, n c
     gather, scatter, send_recv               a + S/r
     barrier                                  a
 
-Source: HabanaAI/HCL (direct full mesh in a box, one phase for reduce-scatter or all-gather, two for all-reduce); hccl_demo
-logs as checks (32 MiB on 8 Gaudi2 cards: 227.4 us). So bandwidth grows with the number of cards that take part: links to
-absent cards stay idle. Left out: other traffic on the same ports, ports that are down, HBM contention, slices' fill.
+Source: HabanaAI/HCL (direct full mesh in a box, one phase for reduce-scatter or all-gather, two for all-
+reduce); hccl_demo logs as checks (32 MiB on 8 Gaudi2 cards: 227.4 us). So bandwidth grows with the number of
+cards that take part: links to absent cards stay idle. Left out: other traffic on the same ports, ports that
+are down, HBM contention, slices' fill.
 """
 
 from __future__ import annotations

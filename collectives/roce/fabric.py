@@ -35,8 +35,8 @@ class FabricModel(Protocol):
     def seconds(self, pattern: str, nbytes: int) -> float:
         """Modelled seconds from the last rank's arrival to the end, on an otherwise idle fabric.
 
-        `pattern` is one of `PATTERNS`. `nbytes` is S, the bytes that one rank holds: the whole tensor for all_reduce,
-        reduce, broadcast and send_recv; the input for reduce_scatter and all_to_all (n blocks); the output for
-        all_gather (n blocks); the tensor of one rank for gather and scatter; 0 for a barrier.
+        `pattern` is one of `PATTERNS`. `nbytes` is S, the bytes that one rank holds: the whole tensor for
+        all_reduce, reduce, broadcast and send_recv; the input for reduce_scatter and all_to_all (n blocks);
+        the output for all_gather (n blocks); the tensor of one rank for gather and scatter; 0 for a barrier.
         """
         ...

@@ -1,7 +1,7 @@
 """Linux futex: sleep until a word of shared memory changes.
 
-A waiter sleeps in the kernel and is woken by the writer, so nobody polls. Where the system call's number is not
-known the wait is a short sleep.
+A waiter sleeps in the kernel and is woken by the writer, so nobody polls. Where the system call's number is
+not known the wait is a short sleep.
 """
 
 from __future__ import annotations

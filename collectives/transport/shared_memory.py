@@ -19,7 +19,9 @@ _serial = itertools.count()
 
 
 def segment_name(group: str, purpose: str) -> str:
-    """A new file name: `hpucluster-<job>-<group>-<purpose>-<pid>-<serial>`. HPUCLUSTER_JOB_ID is the job, else `job`."""
+    """A new file name: `hpucluster-<job>-<group>-<purpose>-<pid>-<serial>`. HPUCLUSTER_JOB_ID is the job,
+    else `job`.
+    """
     job = os.environ.get("HPUCLUSTER_JOB_ID") or "job"
     text = f"hpucluster-{job}-{group}-{purpose}-{os.getpid()}-{next(_serial)}"
     return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:250]
@@ -33,8 +35,8 @@ def _free_bytes() -> int:
 class Segment:
     """`nbytes` of memory that several processes map.
 
-    `memory` is it as bytes (uint8, shape [nbytes]); `address` its place in this process. The mapping ends when the last
-    view of it is gone.
+    `memory` is it as bytes (uint8, shape [nbytes]); `address` its place in this process. The mapping ends
+    when the last view of it is gone.
     """
 
     def __init__(self, name: str, mapping: mmap.mmap, nbytes: int) -> None:
@@ -50,7 +52,8 @@ class Segment:
         """Make a segment and reserve its memory, filled with zeros.
 
         Raises:
-            SharedMemoryError: /dev/shm is missing, not writable or full (wanted and free bytes and the remedy are named).
+            SharedMemoryError: /dev/shm is missing, not writable or full (wanted and free bytes and the remedy
+            are named).
         """
         path = f"{DIRECTORY}/{name}"
         try:

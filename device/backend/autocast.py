@@ -64,6 +64,8 @@ def register(bridge: Any) -> None:
     known = _overloads()
     for name, policy in sorted(policies.items()):
         if name not in known:
-            raise ConfigurationError(f"an autocast list names {name!r}, which is no operator; use names such as mm or softmax")
+            raise ConfigurationError(
+                f"an autocast list names {name!r}, which is no operator; use names such as mm or softmax"
+            )
         for overload in known[name]:
             bridge.set_cast_policy(f"aten::{name}", overload, policy)

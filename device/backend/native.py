@@ -92,7 +92,11 @@ def _build(target: Path) -> None:
             f"the hpu device needs Python's headers to build its bridge: {python_include}/Python.h is missing. "
             "Install them (Debian/Ubuntu: apt-get install python3-dev)."
         )
-    includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}", f"-I{python_include}"]
+    includes = [
+        f"-I{root / 'include'}",
+        f"-I{root / 'include/torch/csrc/api/include'}",
+        f"-I{python_include}",
+    ]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
     with tempfile.TemporaryDirectory(prefix="hpucluster-build-") as folder:
         jobs = []
@@ -124,7 +128,8 @@ def ensure_built() -> Path:
         lock = open(target.parent / "lock", "w")  # noqa: SIM115 (held until the build is over)
     except OSError as error:
         raise BuildError(
-            f"the hpu bridge cannot be kept in {target.parent}: {error}. Set HPUCLUSTER_CACHE to a folder that can be written."
+            f"the hpu bridge cannot be kept in {target.parent}: {error}. "
+            "Set HPUCLUSTER_CACHE to a folder that can be written."
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -136,7 +141,11 @@ def ensure_built() -> Path:
                 flush=True,
             )
             _build(target)
-            print(f"hpucluster: built in {time.monotonic() - started:.0f} s: {target}", file=sys.stderr, flush=True)
+            print(
+                f"hpucluster: built in {time.monotonic() - started:.0f} s: {target}",
+                file=sys.stderr,
+                flush=True,
+            )
     return target
 
 

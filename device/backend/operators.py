@@ -11,6 +11,9 @@ import torch
 from ..errors import ConfigurationError
 from ..spec import configs_dir
 
+# `mode.values` refuses devices outside PyTorch; the two losses, taken apart, resize their scalar result and warn.
+ALSO_WHOLE = ["aten::mode.values", "aten::mse_loss", "aten::smooth_l1_loss"]
+
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
 
@@ -23,9 +26,7 @@ def _whole_operators() -> list[str]:
     """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices."""
     composite = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
     return [
-        name
-        for name in _aten_names()
-        if _has_kernel(name, "CPU") and any(_has_kernel(name, key) for key in composite)
+        name for name in _aten_names() if _has_kernel(name, "CPU") and any(_has_kernel(name, key) for key in composite)
     ]
 
 
@@ -42,7 +43,7 @@ def _placed_on_host() -> set[str]:
 
 def register(bridge: Any) -> None:
     """Tell the bridge about every operator that is not simply recorded."""
-    for name in _whole_operators():
+    for name in _whole_operators() + ALSO_WHOLE:
         bridge.record_directly(name)
     placed = _placed_on_host()
     wanted = host_only() | placed
@@ -54,4 +55,6 @@ def register(bridge: Any) -> None:
             found |= {base, base.rstrip("_")}
     unknown = sorted(placed - found)
     if unknown:
-        raise ConfigurationError(f"PT_HPU_PLACE_ON_CPU names {unknown[0]!r}, which is no aten operator; use names such as mm")
+        raise ConfigurationError(
+            f"PT_HPU_PLACE_ON_CPU names {unknown[0]!r}, which is no aten operator; use names such as mm"
+        )

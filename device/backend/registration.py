@@ -6,7 +6,7 @@ from types import ModuleType
 
 import torch
 
-from . import runtime
+from . import patches, runtime
 
 NAME = "hpu"
 
@@ -18,16 +18,8 @@ def register(module: ModuleType) -> None:
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, module)
     _add_methods()
-    torch._tensor_str._tensor_str = _print_from_host
+    patches.apply()
     runtime.load_if_built()
-
-
-_format = torch._tensor_str._tensor_str
-
-
-def _print_from_host(tensor: torch.Tensor, indent: int) -> str:
-    # Formatting computes with the tensor; on the card each of these operators would be compiled.
-    return _format(tensor.detach().cpu() if tensor.device.type == NAME else tensor, indent)
 
 
 def _add_methods() -> None:
@@ -36,11 +28,11 @@ def _add_methods() -> None:
         for attribute in (NAME, f"is_{NAME}"):
             if attribute in vars(owner):
                 delattr(owner, attribute)
-    torch.Tensor.is_hpu = property(lambda tensor: tensor.device.type == NAME)  # type: ignore[attr-defined]
-    torch.Tensor.hpu = _tensor_to_hpu  # type: ignore[attr-defined]
-    torch.nn.Module.hpu = _module_to_hpu  # type: ignore[attr-defined]
-    torch.UntypedStorage.is_hpu = property(lambda storage: storage.device.type == NAME)  # type: ignore[attr-defined]
-    torch.UntypedStorage.hpu = _storage_to_hpu  # type: ignore[attr-defined]
+    torch.Tensor.is_hpu = property(lambda tensor: tensor.device.type == NAME)  # type: ignore
+    torch.Tensor.hpu = _tensor_to_hpu  # type: ignore
+    torch.nn.Module.hpu = _module_to_hpu  # type: ignore
+    torch.UntypedStorage.is_hpu = property(lambda storage: storage.device.type == NAME)  # type: ignore
+    torch.UntypedStorage.hpu = _storage_to_hpu  # type: ignore
 
 
 def _tensor_to_hpu(

@@ -19,11 +19,12 @@ from ..errors import ConfigurationError
 from ..events import EventId, dispatcher
 from ..graph.location import locate
 from ..spec import chosen_card
-from . import autocast, native, operators
+from . import autocast, fused_cells, native, operators
 
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
+_libraries: list[torch.library.Library] = []  # registrations last as long as these
 
 
 def settings() -> Settings:
@@ -70,6 +71,7 @@ def _load(path: Path) -> None:
         module.notify_after(settings().max_ops)
     operators.register(module)
     autocast.register(module)
+    _libraries.append(fused_cells.register())
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module

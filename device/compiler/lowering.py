@@ -12,7 +12,19 @@ from dataclasses import dataclass
 
 from ..graph.ir import Node
 
-MATRIX_PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "linear", "matmul", "_scaled_mm"}
+MATRIX_PRODUCTS = {
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "addbmm",
+    "mv",
+    "addmv",
+    "dot",
+    "linear",
+    "matmul",
+    "_scaled_mm",
+}
 CONVOLUTIONS = {"convolution", "convolution_backward"}
 
 

@@ -37,7 +37,10 @@ def _changed_operand(before: Operand, after: Operand) -> tuple[str, str] | None:
         return f"number of dimensions of {after.name} changed", f"{old.sizes} -> {new.sizes}"
     if old.sizes != new.sizes:
         dimensions = [str(i) for i, (a, b) in enumerate(zip(old.sizes, new.sizes, strict=True)) if a != b]
-        return f"size of dimension {', '.join(dimensions)} of {after.name} changed", f"{old.sizes} -> {new.sizes}"
+        return (
+            f"size of dimension {', '.join(dimensions)} of {after.name} changed",
+            f"{old.sizes} -> {new.sizes}",
+        )
     if old.strides != new.strides:
         return f"memory layout of {after.name} changed", f"strides {old.strides} -> {new.strides}"
     if old.offset != new.offset:
@@ -82,7 +85,9 @@ def _same_skeleton(before: Graph, after: Graph) -> Cause:
             return Cause(f"a tensor {origin}", f"operand of {_short(reader.op)}", reader.where)
         if old_buffer.nbytes != new_buffer.nbytes:
             return Cause(
-                "size of a storage changed", f"{old_buffer.nbytes} -> {new_buffer.nbytes} bytes", after.nodes[0].where
+                "size of a storage changed",
+                f"{old_buffer.nbytes} -> {new_buffer.nbytes} bytes",
+                after.nodes[0].where,
             )
     return Cause("evicted from the recipe cache", "", after.nodes[0].where)
 

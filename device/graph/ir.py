@@ -123,8 +123,7 @@ def graph_of(recording: Any, lines: dict[str, str]) -> Graph:
                 tuple(Operand(name, buffer, windows[window]) for name, buffer, window in operands),
                 tuple(Operand(f"out{i}", buffer, windows[window]) for i, (buffer, window) in enumerate(results)),
                 tuple(
-                    Operand("out" if is_out else "self", buffer, windows[window])
-                    for buffer, window, is_out in written
+                    Operand("out" if is_out else "self", buffer, windows[window]) for buffer, window, is_out in written
                 ),
                 tuple((name, _frozen(value)) for name, value in attributes),
                 where,

@@ -22,6 +22,14 @@ class Turnstile {
     ++serving_;
     changed_.notify_all();
   }
+  bool passed(uint64_t count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return serving_ >= count;
+  }
+  void wait_passed(uint64_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return serving_ >= count; });
+  }
 
  private:
   std::mutex mutex_;
@@ -176,6 +184,13 @@ void Executable::execute(Recording& recording) {
       if (!recording.buffers[buffer].resident) release_host(*recording.buffers[buffer].block);
     }
   }
+}
+
+void settle() {
+  const uint64_t count = tickets();
+  if (turnstile().passed(count)) return;
+  pybind11::gil_scoped_release no_gil;
+  turnstile().wait_passed(count);
 }
 
 void Executable::abandon(Recording& recording) {

@@ -77,6 +77,7 @@ at::Tensor to_card(const at::Tensor& result, int64_t* nbytes) {
 // flushed, the operator runs now, and its results are on the card.
 void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   call_flush(info.name.c_str());
+  settle();
   std::vector<c10::IValue> arguments;
   for (const auto& value : torch::jit::last(*stack, info.arguments)) arguments.push_back(value);
   torch::jit::Stack host;

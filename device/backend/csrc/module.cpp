@@ -177,7 +177,11 @@ PYBIND11_MODULE(_bridge, module) {
   module.def("set_device_count", &set_device_count);
   module.def("set_initialized", &set_initialized);
   module.def("set_numerics", &set_numerics);
-  module.def("host_alias", &host_alias);
+  module.def("host_alias", [](const at::Tensor& tensor) {
+    settle();
+    return host_alias(tensor);
+  });
+  module.def("settle", &settle);
   module.def("adopt", &adopt);
   module.def("pending", &tensor_pending);
   module.def("require_residency", &require_residency);

@@ -248,6 +248,8 @@ std::shared_ptr<Recording> take() {
   return recording;
 }
 
+uint64_t tickets() { return next_ticket; }
+
 void remember(const Recording& recording) {
   auto& known = known_prefixes();
   for (const auto& node : recording.nodes) known.insert(node.hash);

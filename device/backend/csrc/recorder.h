@@ -123,6 +123,7 @@ struct Recording {
 Recording& current();
 std::shared_ptr<Recording> take();  // ends the current graph: liveness and signature are settled
 bool pending(const c10::StorageImpl& storage);
+uint64_t tickets();                 // recordings ended so far that must run
 void remember(const Recording& recording);  // its prefixes are known from now on: no source lines are looked up
 void forget_prefixes();
 
@@ -143,6 +144,9 @@ std::shared_ptr<const ResultShapes> predict(OpInfo& info, const Hash& key, const
 // random.cpp
 int64_t draw_seed(const std::optional<at::Generator>& generator);
 void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
+
+// executable.cpp
+void settle();  // waits, without the GIL, until every graph that ended has run
 
 // host.cpp: the card's memory seen from the host
 at::Tensor host_alias(const at::Tensor& tensor);

@@ -52,10 +52,51 @@ std::vector<ResultShape> shapes_of(const c10::IValue& value) {
   return shapes;
 }
 
+// Where PyTorch's meta kernels announce another statistic than the CPU kernels, which replay runs, give: the kernels of
+// the normalizations keep their mean and deviation in the parameters' type, and give none outside training.
+void correct_normalization(const OpInfo& info, const torch::jit::Stack& stack, ResultShapes& shapes) {
+  const auto arguments = torch::jit::last(stack, info.arguments);
+  const auto& schema = info.handle.schema();
+  const bool batch = schema.name().find("batch_norm") != std::string::npos;
+  if (!batch && schema.name() != "aten::native_layer_norm" && schema.name() != "aten::native_group_norm") return;
+  const size_t first = info.outs.size() == 3 ? info.returns.size() : 0;  // the out= arguments stand behind the returns
+  if (schema.name().find("backward") != std::string::npos || shapes.size() < first + 3) return;
+  bool training = schema.name() != "aten::_batch_norm_no_update";
+  std::optional<c10::ScalarType> parameters;
+  for (size_t i = 0; i < info.arguments; ++i) {
+    const auto& name = schema.arguments()[i].name();
+    if (name == "training") training = arguments[i].toBool();
+    if (name != "weight" && name != "bias" && name != "running_mean") continue;
+    if (!parameters && arguments[i].isTensor() && arguments[i].toTensor().defined())
+      parameters = arguments[i].toTensor().scalar_type();
+  }
+  for (size_t r = 1; r <= 2; ++r) {
+    auto& window = shapes[first + r][0].window;
+    window.dtype = parameters.value_or(arguments[0].toTensor().scalar_type());
+    if (batch && !training) {
+      window.sizes.assign({0});
+      window.strides.assign({1});
+    }
+  }
+}
+
+// Bags keep bookkeeping whose size depends on the reduction and on the kernel: ask the CPU kernel itself, on zeros.
+bool ask_host_kernel(const OpInfo& info) { return info.name.rfind("aten::_embedding_bag", 0) == 0 && info.name.find("backward") == std::string::npos; }
+
+at::Tensor zeros_like_on_host(const at::Tensor& tensor) {
+  auto zeros = at::detail::empty_cpu(tensor.sizes(), tensor.scalar_type(), c10::Layout::Strided, c10::kCPU, false, std::nullopt);
+  zeros.zero_();
+  return zeros;
+}
+
 std::shared_ptr<const ResultShapes> ask_meta(const OpInfo& info, const torch::jit::Stack& stack) {
   torch::jit::Stack meta;
   meta.reserve(info.arguments);
-  for (const auto& value : torch::jit::last(stack, info.arguments)) meta.push_back(to_meta(value));
+  const bool on_host = ask_host_kernel(info);
+  for (const auto& value : torch::jit::last(stack, info.arguments)) {
+    if (on_host && value.isTensor() && value.toTensor().defined()) meta.push_back(zeros_like_on_host(value.toTensor()));
+    else meta.push_back(to_meta(value));
+  }
   std::vector<c10::IValue> outs;
   for (int position : info.outs) outs.push_back(meta[position]);
   try {
@@ -69,6 +110,7 @@ std::shared_ptr<const ResultShapes> ask_meta(const OpInfo& info, const torch::ji
   auto& shapes = *result;
   for (size_t r = 0; r < info.returns.size(); ++r) shapes.push_back(shapes_of(meta[r]));
   for (const auto& out : outs) shapes.push_back(shapes_of(out));
+  correct_normalization(info, stack, shapes);
   return result;
 }
 

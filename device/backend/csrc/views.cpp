@@ -47,6 +47,15 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
   return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, accepted_dtype(dtype));
 }
 
+// Elsewhere a tensor without memory that reads as zero; here plain zeros.
+at::Tensor efficient_zeros(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+                           std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                           std::optional<bool> pin_memory) {
+  auto zeros = empty(size, dtype, layout, device, pin_memory, std::nullopt);
+  zeros.zero_();
+  return zeros;
+}
+
 at::Tensor alias(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride, int64_t offset) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(),
                                                    self.dtype());
@@ -113,6 +122,7 @@ void grow_storage(c10::StorageImpl& storage, size_t needed) {
   if (needed <= storage.nbytes()) return;
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   if (pending(storage)) call_flush("resize_");
+  settle();
   resize_block(storage, needed);
 }
 
@@ -165,12 +175,14 @@ void resize_storage(const c10::Storage& storage, size_t nbytes) {
   Gil gil;
   auto* impl = storage.unsafeGetStorageImpl();
   if (pending(*impl)) call_flush("storage.resize_");
+  settle();
   resize_block(*impl, nbytes);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("empty.memory_format", &empty);
   library.impl("empty_strided", &empty_strided);
+  library.impl("_efficientzerotensor", &efficient_zeros);
   library.impl("as_strided", &as_strided);
   library.impl("view", &view);
   library.impl("_reshape_alias", &reshape_alias);

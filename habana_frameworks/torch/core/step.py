@@ -16,7 +16,8 @@ _closures: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 def _warn_without_lazy_mode() -> None:
     for name in ("mark_step", "iter_mark_step", "add_step_closure"):
         _logger.warning(
-            f"Calling {name} function does not have any effect. It's lazy mode only functionality. (warning logged once)"
+            f"Calling {name} function does not have any effect. It's lazy mode only functionality. "
+            "(warning logged once)"
         )
 
 

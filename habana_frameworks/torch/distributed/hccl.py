@@ -41,8 +41,8 @@ def initialize_distributed_hpu(
     local = int(os.environ.get("LOCAL_RANK", "-1"))
     if size <= 1 or own < 0 or local < 0:
         return 1, -1, -1
-    for name, value in _DEFAULTS.items():
-        os.environ.setdefault(name, value)
+    for name, default in _DEFAULTS.items():
+        os.environ.setdefault(name, default)
     modules = visible_modules()
     if "HABANA_VISIBLE_MODULES" in os.environ:
         if local >= len(modules):

@@ -93,8 +93,9 @@ def get_device_properties(device: DeviceLike = None) -> str:
     init()
     spec = chosen_card()
     return (
-        f"(sramBaseAddress=0x1000000000000000, dramBaseAddress=0x1001000000000000, sramSize={spec.sram.capacity_bytes}, "
-        f"dramSize={spec.hbm.capacity_bytes}, tpcEnabledMask={(1 << spec.tpc.count) - 1:#x}, dramEnabled=1, fd={index}, "
+        f"(sramBaseAddress=0x1000000000000000, dramBaseAddress=0x1001000000000000, "
+        f"sramSize={spec.sram.capacity_bytes}, dramSize={spec.hbm.capacity_bytes}, "
+        f"tpcEnabledMask={(1 << spec.tpc.count) - 1:#x}, dramEnabled=1, fd={index}, "
         f"device_id={modules.own_module()}, device_type={spec.device_type})"
     )
 
@@ -146,7 +147,7 @@ def synchronize(device: DeviceLike = None) -> None:
         card.flush_and_wait("synchronize")
 
 
-class device:  # noqa: N801 (the public name)
+class device:
     """Context manager that selects a device; there is one, so it only checks the index."""
 
     def __init__(self, device: DeviceLike) -> None:
@@ -161,7 +162,7 @@ class device:  # noqa: N801 (the public name)
         return None
 
 
-class device_of(device):  # noqa: N801 (the public name)
+class device_of(device):
     """Selects the device of a tensor."""
 
     def __init__(self, obj: torch.Tensor) -> None:

@@ -11,8 +11,9 @@ import json
 import os
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from device.backend import runtime
 from device.card import current_card
@@ -48,7 +49,7 @@ def _variable(name: str) -> str:
 
 
 def rank_path(file_name: str) -> Path:
-    """The path with `-rank<N>` before its last extension where the process has a rank: a.txt.json -> a.txt-rank0.json."""
+    """The path with `-rank<N>` before its last extension where the process has a rank: a.txt-rank0.json."""
     path = Path(file_name)
     rank = os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
     return path if rank is None else path.with_name(f"{path.stem}-rank{rank}{path.suffix}")
@@ -129,16 +130,23 @@ class MetricFile:
         self._file_name, self._format, self._triggers, self._metrics = file_name, format, triggers, metrics
         self._writer: _Writer | None = None
         self._owner = os.getpid()
-        self._handles = [dispatcher.subscribe(EventId.PROCESS_EXIT, lambda stamp, parameters: self.finish())]
+        self._handles = [dispatcher.subscribe(EventId.PROCESS_EXIT, self._on_exit)]
         if MetricDumpTrigger.mark_step in triggers:
-            self._handles.append(
-                dispatcher.subscribe(EventId.MARK_STEP, lambda stamp, parameters: self._dump_all("mark_step"))
-            )
+            self._handles.append(dispatcher.subscribe(EventId.MARK_STEP, self._on_mark_step))
         if MetricDumpTrigger.metric_change in triggers:
-            self._handles += [
-                dispatcher.subscribe(kind, lambda stamp, parameters, kind=kind: self._dump_changed(kind))
-                for kind in _WATCHED
-            ]
+            self._handles += [dispatcher.subscribe(kind, partial(self._on_change, kind)) for kind in _WATCHED]
+
+    def _on_exit(self, stamp: float, parameters: dict[str, Any]) -> None:
+        self.finish()
+
+    def _on_mark_step(self, stamp: float, parameters: dict[str, Any]) -> None:
+        for metric in self._metrics.values():
+            self._dump(metric, "mark_step")
+
+    def _on_change(self, kind: EventId, stamp: float, parameters: dict[str, Any]) -> None:
+        for metric in self._metrics.values():
+            if kind in metric.EVENTS:
+                self._dump(metric, "metric_change")
 
     @classmethod
     def from_environment(cls, metrics: Mapping[str, Metric]) -> MetricFile | None:
@@ -168,15 +176,6 @@ class MetricFile:
             self._writer = _Writer(_open(self._file_name), self._format)
         self._writer.write(metric, trigger)
 
-    def _dump_all(self, trigger: str) -> None:
-        for metric in self._metrics.values():
-            self._dump(metric, trigger)
-
-    def _dump_changed(self, kind: EventId) -> None:
-        for metric in self._metrics.values():
-            if kind in metric.EVENTS:
-                self._dump(metric, "metric_change")
-
     def detach(self) -> None:
         """Listen no more."""
         for handle in self._handles:
@@ -185,7 +184,8 @@ class MetricFile:
     def finish(self) -> None:
         """The last records and the end of the file."""
         if MetricDumpTrigger.process_exit in self._triggers:
-            self._dump_all("process_exit")
+            for metric in self._metrics.values():
+                self._dump(metric, "process_exit")
         if self._writer is not None:
             self._writer.close()
             self._writer = None

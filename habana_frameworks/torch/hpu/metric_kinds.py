@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from device.backend import runtime
@@ -29,10 +30,10 @@ class Metric:
     def start(self) -> None:
         """Count from here on; no effect where it counts already."""
         if not self._handles:
-            self._handles = [
-                dispatcher.subscribe(kind, lambda stamp, parameters, kind=kind: self._count(kind, parameters))
-                for kind in self.EVENTS
-            ]
+            self._handles = [dispatcher.subscribe(kind, partial(self._deliver, kind)) for kind in self.EVENTS]
+
+    def _deliver(self, kind: EventId, stamp: float, parameters: dict[str, Any]) -> None:
+        self._count(kind, parameters)
 
     def stop(self) -> None:
         """Count no more; what was counted stays readable."""

@@ -7,7 +7,6 @@ at the next flush that has work, at a read of a value, at `synchronize`, at proc
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
 
 from device.backend import runtime
 
@@ -27,7 +26,7 @@ __all__ = [
 ]
 
 
-class MetricNotFound(Exception):  # noqa: N818 (the public name)
+class MetricNotFound(Exception):
     """There is no metric of that name."""
 
 
@@ -58,7 +57,7 @@ def metric_global(name: str) -> Metric | None:
     return _global.get(name)
 
 
-class metric_localcontext:  # noqa: N801 (the public name)
+class metric_localcontext:
     """A metric of its own for a block: counts from its start, stops at its end, can be read afterwards.
 
     Raises:

@@ -1,0 +1,1 @@
+"""Each collective from its tensors to an `Operation`: the checks, the arrays, the header."""

@@ -1,0 +1,46 @@
+"""Host arrays for the tensors of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from device import interop
+
+from ..reduction import flat_array
+
+
+class Staging:
+    """From tensors to 1-D arrays over host memory, in the dtype's storage form.
+
+    A contiguous tensor's own memory is used, others go through a contiguous copy. `finish` collects what
+    copies results back; `is_on_card` becomes True with the first hpu tensor.
+    """
+
+    def __init__(self) -> None:
+        self.finish: list[Callable[[], object]] = []
+        self.is_on_card = False
+
+    def source(self, tensor: torch.Tensor) -> np.ndarray:
+        """Elements to read."""
+        return flat_array(self._host(tensor).contiguous())
+
+    def target(self, tensor: torch.Tensor, keep: bool = False) -> np.ndarray:
+        """Elements to write; with `keep` they also hold the tensor's values (in-place operations)."""
+        host = self._host(tensor)
+        if host.is_contiguous():
+            return flat_array(host)
+        staged = host.contiguous() if keep else torch.empty(host.shape, dtype=host.dtype)
+        self.finish.append(lambda: host.copy_(staged))
+        return flat_array(staged)
+
+    def arrival(self) -> float:
+        """Modelled moment, in seconds, at which this card's data is ready; 0 where no card takes part."""
+        return interop.collective_arrival() if self.is_on_card else 0.0
+
+    def _host(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type != "cpu":
+            self.is_on_card = True
+        return interop.host_view(tensor.detach())

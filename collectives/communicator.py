@@ -1,0 +1,229 @@
+"""The members of one group and the operations between them, in the order in which they are issued."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+
+import torch.distributed as dist
+
+from device.errors import ConfigurationError
+from device.spec import chosen_card
+
+from .errors import CollectiveError, MismatchError
+from .guard import Guard
+from .ledger import Account, Ledger
+from .operation import Operation
+from .roce.box import load_box
+from .roce.direct_mesh import DirectMesh
+from .roce.fabric import FabricModel
+from .transport.control import control_plane
+from .transport.rendezvous import meet
+from .transport.shared_transport import LocalTransport, SharedTransport
+from .work import HcclWork
+from .worker import Worker
+
+_EXIT_DRAIN_S = 10.0
+_live: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def environment_timeout() -> float | None:
+    """HPUCLUSTER_COLLECTIVE_TIMEOUT in seconds; None if unset.
+
+    Raises:
+        ConfigurationError: not a positive number.
+    """
+    text = os.environ.get("HPUCLUSTER_COLLECTIVE_TIMEOUT", "").strip()
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise ConfigurationError(
+            f"HPUCLUSTER_COLLECTIVE_TIMEOUT={text!r} is not a number of seconds; for example 300"
+        )
+    return seconds
+
+
+class Communicator:
+    """This rank's end of a group.
+
+    `ranks` are the group's members as the whole job counts them, `rank` is this one's place among them.
+
+    Raises:
+        CollectiveError: the ranks cannot meet (see `meet`), or there is no shared memory for them.
+        ConfigurationError: an environment variable or a box file cannot be used, or the box has too few
+        cards.
+    """
+
+    def __init__(
+        self, store: dist.Store, rank: int, ranks: Sequence[int], label: str, timeout_s: float
+    ) -> None:
+        self.rank = rank
+        self.ranks = list(ranks)
+        self.label = label
+        self.timeout_s = environment_timeout() or timeout_s
+        box = load_box(chosen_card().box)
+        self.fabric: FabricModel = DirectMesh(box, len(self.ranks))
+        self.pair: FabricModel = DirectMesh(box, min(2, box.cards))
+        self.membership = meet(store, label, rank, self.ranks, self.timeout_s)
+        self.transport: SharedTransport | LocalTransport
+        if len(self.ranks) == 1:
+            self.transport = LocalTransport()
+        else:
+            what = f"process group {label}"
+            try:
+                self.transport = SharedTransport(
+                    self.membership, label, Guard(self.membership, lambda: what, self.timeout_s)
+                )
+            except BaseException as error:
+                self.membership.announce("failed", str(error))
+                raise
+        self.ledger = Ledger()
+        self.worker = Worker(f"hccl-{label}")
+        self._sequence = 0
+        self._free_at = 0.0
+        self._issue = threading.Lock()
+        self._broken: str | None = None
+        self._closers: list[Callable[[float], None]] = []
+        control_plane().at_end(_close_all)
+        _live.add(self)
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+    @property
+    def sequence(self) -> int:
+        """Number of collectives issued so far."""
+        return self._sequence
+
+    # -- issuing -------------------------------------------------------------------------------------------
+
+    def issue(self, operation: Operation, wait: bool) -> HcclWork:
+        """Start an operation after all earlier ones of the group; with `wait`, return when it is over.
+
+        Raises:
+            CollectiveError: with `wait`, the operation failed; or the group is of no use any more.
+        """
+        self.check_usable(operation.describe())
+        with self._issue:
+            self._sequence += 1
+            sequence = self._sequence
+            work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
+            if wait and self.worker.is_idle():
+                self._execute(operation, sequence, work)
+            else:
+                self.worker.submit(lambda: self._execute(operation, sequence, work))
+        if wait:
+            work.wait()
+        return work
+
+    def check_usable(self, what: str) -> None:
+        """Raise if nothing can be issued any more; `what` names the attempt."""
+        if self.membership.is_forked:
+            raise CollectiveError(
+                f"{what}: process group {self.label} belongs to the parent of this forked process; "
+                "create a group in the child"
+            )
+        if self._broken is not None:
+            raise CollectiveError(
+                f"{what}: process group {self.label} cannot be used any more: {self._broken}"
+            )
+
+    def break_up(self, error: BaseException) -> None:
+        """The group is of no use after this error; the other ranks are told."""
+        reason = str(error) if isinstance(error, CollectiveError) else f"{type(error).__name__}: {error}"
+        if self._broken is None:
+            self._broken = reason
+        self.membership.announce("failed", f"rank {self.ranks[self.rank]} has given up: {reason}")
+
+    def _name(self, operation: Operation, sequence: int) -> str:
+        return f"{operation.describe()} (#{sequence}) in process group {self.label}"
+
+    def _execute(self, operation: Operation, sequence: int, work: HcclWork) -> None:
+        error: BaseException | None = None
+        try:
+            self.check_usable(operation.describe())
+            self._run(operation, sequence)
+        except MismatchError as mismatch:
+            error = mismatch
+        except BaseException as failure:
+            error = failure
+            self.break_up(failure)
+            if not isinstance(failure, Exception):
+                work.complete(failure)
+                raise
+        work.complete(error)
+
+    def _run(self, operation: Operation, sequence: int) -> None:
+        guard = Guard(
+            self.membership,
+            lambda: self._name(operation, sequence),
+            operation.timeout_s or self.timeout_s,
+            self.transport.last_seen,
+        )
+        arrivals: list[float] = []
+        for part in operation.parts:
+            arrivals = self.transport.run(part.signature, sequence, operation.arrival, part.exchange, guard)
+        for finish in operation.staging.finish:
+            finish()
+        if not operation.parts:
+            return
+        # Every rank computes the same end: from the last arrival, or from when the group's links are free
+        # again.
+        pattern = operation.parts[-1].exchange.pattern
+        nbytes = sum(part.exchange.model_bytes for part in operation.parts)
+        last = max(arrivals)
+        self._free_at = max(last, self._free_at) + self.fabric.seconds(pattern, nbytes)
+        if operation.staging.is_on_card:
+            self.ledger.enter(
+                Account(
+                    sequence,
+                    operation.name,
+                    nbytes,
+                    operation.arrival,
+                    self._free_at,
+                    last - operation.arrival,
+                )
+            )
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def on_close(self, closer: Callable[[float], None]) -> None:
+        """Call `closer(timeout_s)` when the group ends: finish what is under way in that many seconds."""
+        self._closers.append(closer)
+
+    def close(self, reason: str, drain_s: float | None = None) -> None:
+        """Finish what was issued, tell the others that this rank leaves, and let go of everything."""
+        if self not in _live:
+            return
+        _live.discard(self)
+        seconds = self.timeout_s if drain_s is None else drain_s
+        if self._broken is None:
+            self.worker.drain(seconds)
+        for closer in self._closers:
+            closer(seconds if self._broken is None else 0.0)
+        if self._broken is None:
+            self.ledger.settle(self._sequence)
+            self._broken = reason
+        self.worker.stop()
+        self.membership.closed_because = reason
+        self.membership.announce("left", reason)
+        control_plane().leave(self.membership)
+
+
+def close_all(reason: str, drain_s: float = 0.0) -> None:
+    """Leave every group of this process, in at most `drain_s` seconds each. Other ranks that wait are told
+    `reason`.
+    """
+    for communicator in list(_live):
+        communicator.close(reason, drain_s)
+
+
+def _close_all() -> None:
+    close_all("its process is ending", _EXIT_DRAIN_S)

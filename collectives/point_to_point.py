@@ -1,0 +1,186 @@
+"""send and recv: every ordered pair of ranks has a channel, each end its own queue, so directions never block
+each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from . import header
+from .communicator import Communicator
+from .errors import MismatchError
+from .guard import Guard
+from .ledger import Account, Ledger
+from .roce import fabric
+from .transport.channel import ReceiveEnd, SendEnd, SendSource
+from .work import HcclWork
+from .worker import Worker
+
+_SEND_DRAIN_S = 5.0
+
+
+@dataclass
+class Message:
+    """One send or recv as issued: the tensor's bytes and how to finish; see `Operation` for the rest."""
+
+    tensor: torch.Tensor
+    data: np.ndarray
+    tag: int
+    finish: list[Callable[[], object]]
+    is_on_card: bool
+    arrival: float
+
+
+class _Queue:
+    """One end of one channel on this rank."""
+
+    def __init__(self, name: str) -> None:
+        self.worker = Worker(name)
+        self.ledger = Ledger()
+        self.sequence = 0
+        self.free_at = 0.0
+        self.send_end: SendEnd | None = None
+        self.receive_end: ReceiveEnd | None = None
+
+
+class PointToPoint:
+    """The channels of one group from and to this rank."""
+
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
+        self._queues: dict[tuple[str, int], _Queue] = {}
+        self._lock = threading.Lock()
+        communicator.on_close(self._close)
+
+    def send(self, message: Message, peer: int) -> HcclWork:
+        """Queue a message for a rank (place in the group)."""
+        source = SendSource(message.data)
+        queue, work, sequence = self._enter("send", peer, message)
+
+        def run(signature: header.Signature, guard: Guard) -> float:
+            if queue.send_end is None:
+                queue.send_end = SendEnd.open(
+                    self._communicator.membership, self._communicator.label, peer, guard
+                )
+            return queue.send_end.send(
+                sequence,
+                signature,
+                message.arrival,
+                message.tag,
+                source,
+                self._namer(own_side=0, peer=peer),
+                guard,
+            )
+
+        # The card may go on as soon as the message cannot change any more.
+        work.on_fence = source.detach
+        queue.worker.submit(lambda: self._execute("send", peer, message, queue, work, sequence, run))
+        return work
+
+    def receive(self, message: Message, peer: int) -> HcclWork:
+        """Queue a recv from a rank (place in the group)."""
+        queue, work, sequence = self._enter("recv", peer, message)
+
+        def run(signature: header.Signature, guard: Guard) -> float:
+            if queue.receive_end is None:
+                queue.receive_end = ReceiveEnd.open(self._communicator.membership, peer, guard)
+            return queue.receive_end.receive(
+                sequence,
+                signature,
+                message.arrival,
+                message.tag,
+                message.data,
+                self._namer(own_side=1, peer=peer),
+                guard,
+            )
+
+        join = work.on_fence
+
+        def fence() -> None:
+            # A message that is on its way is awaited. One that nobody has sent yet is not: the sender may be
+            # waiting for what this card is about to compute, and a tensor must not be used before wait()
+            # anyway.
+            if work.is_completed() or (queue.receive_end and queue.receive_end.has_message(sequence)):
+                join()
+
+        work.on_fence = fence
+        queue.worker.submit(lambda: self._execute("recv", peer, message, queue, work, sequence, run))
+        return work
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def _enter(self, kind: str, peer: int, message: Message) -> tuple[_Queue, HcclWork, int]:
+        direction = "to" if kind == "send" else "from"
+        rank = self._communicator.ranks[peer]
+        self._communicator.check_usable(f"{kind} {direction} rank {rank}")
+        with self._lock:
+            queue = self._queues.get((kind, peer))
+            if queue is None:
+                queue = self._queues[kind, peer] = _Queue(f"hccl-{self._communicator.label}-{kind}-{rank}")
+            queue.sequence += 1
+            sequence = queue.sequence
+        shape = list(message.tensor.shape)
+        dtype = str(message.tensor.dtype).removeprefix("torch.")
+        label = self._communicator.label
+
+        def describe() -> str:
+            return f"{kind} (#{sequence}) {direction} rank {rank} of {dtype}{shape} in process group {label}"
+
+        return queue, HcclWork(describe, [message.tensor], queue.ledger, sequence), sequence
+
+    def _namer(self, own_side: int, peer: int) -> Callable[[int], str]:
+        ranks = self._communicator.ranks
+        own = self._communicator.rank
+        return lambda side: f"rank {ranks[own if side == own_side else peer]}"
+
+    def _execute(
+        self,
+        kind: str,
+        peer: int,
+        message: Message,
+        queue: _Queue,
+        work: HcclWork,
+        sequence: int,
+        run: Callable[[header.Signature, Guard], float],
+    ) -> None:
+        communicator = self._communicator
+        signature = header.Signature(
+            kind,
+            dtype=message.tensor.dtype,
+            root=communicator.ranks[peer],
+            shapes=(tuple(message.tensor.shape),),
+        )
+        guard = Guard(communicator.membership, work.describe, communicator.timeout_s)
+        error: BaseException | None = None
+        try:
+            communicator.check_usable(work.describe())
+            other = run(signature, guard)
+            for finish in message.finish:
+                finish()
+            self._account(kind, message, queue, sequence, other)
+        except MismatchError as mismatch:
+            error = mismatch
+        except Exception as failure:
+            error = failure
+            communicator.break_up(failure)
+        work.complete(error)
+
+    def _account(self, kind: str, message: Message, queue: _Queue, sequence: int, other: float) -> None:
+        nbytes = len(message.data)
+        last = max(message.arrival, other)
+        queue.free_at = max(last, queue.free_at) + self._communicator.pair.seconds(fabric.SEND_RECV, nbytes)
+        if message.is_on_card:
+            queue.ledger.enter(
+                Account(sequence, kind, nbytes, message.arrival, queue.free_at, last - message.arrival)
+            )
+
+    def _close(self, timeout_s: float) -> None:
+        for (kind, _), queue in self._queues.items():
+            if kind == "send":
+                queue.worker.drain(min(timeout_s, _SEND_DRAIN_S))
+            queue.worker.stop()

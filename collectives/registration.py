@@ -1,0 +1,27 @@
+"""Makes `dist.init_process_group("hccl")` mean `HcclProcessGroup`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.distributed as dist
+
+from .process_group import HcclProcessGroup
+
+
+def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
+    """Register the backend with torch.distributed, for tensors of these device types; again is harmless."""
+
+    def create(options: Any, backend_options: Any) -> HcclProcessGroup:
+        return HcclProcessGroup(
+            store=options.store,
+            rank=options.group_rank,
+            size=options.group_size,
+            timeout=options.timeout,
+            ranks=options.global_ranks_in_group,
+            name=options.group_id,
+            device_types=devices,
+        )
+
+    dist.Backend.register_backend(name, create, extended_api=True, devices=list(devices))

@@ -1,0 +1,182 @@
+"""What one rank knows of the others of its group: where they are, whether they live, what they have offered."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import CollectiveTimeout, PeerLost, SharedMemoryError
+from .liveness import ProcessId
+from .shared_memory import Segment
+
+_LOOK_S = 0.1
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A rank as its peers see it. `rank` counts in the whole job; `address` is its control socket."""
+
+    rank: int
+    address: str
+    process: ProcessId
+    host: str
+    machine: str
+    module: str
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Peer:
+        return cls(**{**plain, "process": ProcessId(**plain["process"])})
+
+
+class Membership:
+    """One group's peers (index = rank in the group) and the messages that came from them."""
+
+    def __init__(
+        self, token: str, own: int, peers: Sequence[Peer], transmit: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        self.token = token
+        self.own = own
+        self.peers = list(peers)
+        self.is_forked = False
+        self.closed_because: str | None = None
+        self._transmit = transmit
+        self._news = threading.Condition()
+        self._trouble: dict[int, str] = {}
+        self._segments: dict[str, Segment | str] = {}
+        self._mapped: dict[str, dict[int, str]] = {}
+        self._announced = False
+
+    # -- what others said ----------------------------------------------------------------------------------
+
+    def receive(self, sender: int, message: dict[str, Any]) -> None:
+        """A control message has come (called by the control thread)."""
+        kind = message["kind"]
+        if kind == "failed":
+            self.note_trouble(sender, f"{message['text']} (reported by rank {self.peers[sender].rank})")
+        elif kind == "left":
+            self.note_trouble(sender, f"rank {self.peers[sender].rank} has left the group: {message['text']}")
+        elif kind == "segment":
+            self._map(sender, message["label"], message["name"], message["nbytes"])
+        elif kind == "mapped":
+            with self._news:
+                self._mapped.setdefault(message["label"], {})[sender] = message["text"]
+                self._news.notify_all()
+
+    def note_trouble(self, rank: int, text: str) -> None:
+        """Rank `rank` will not take part any more. The first reason stays."""
+        with self._news:
+            self._trouble.setdefault(rank, text)
+            self._news.notify_all()
+
+    def trouble(self, rank: int) -> str | None:
+        """Why nothing more is to be expected of a rank; None while all is well."""
+        return self._trouble.get(rank)
+
+    def _map(self, sender: int, label: str, name: str, nbytes: int) -> None:
+        result: Segment | str
+        try:
+            result, text = Segment.attach(name, nbytes), ""
+        except SharedMemoryError as error:
+            result = text = str(error)
+        with self._news:
+            self._segments[label] = result
+            self._news.notify_all()
+        if sender != self.own:
+            self.send(sender, kind="mapped", label=label, text=text)
+
+    # -- what we say ---------------------------------------------------------------------------------------
+
+    def send(self, rank: int, **message: Any) -> None:
+        """Send a control message to one rank (plain data only)."""
+        if self.is_forked:
+            return
+        if rank == self.own:
+            self.receive(rank, message)
+        else:
+            self._transmit(self.peers[rank].address, {"token": self.token, "from": self.own, **message})
+
+    def announce(self, kind: str, text: str) -> None:
+        """Tell all that this rank `failed` or `left`; only the first announcement goes out."""
+        if self._announced:
+            return
+        self._announced = True
+        for rank in range(len(self.peers)):
+            if rank != self.own:
+                self.send(rank, kind=kind, text=text)
+
+    # -- segments ------------------------------------------------------------------------------------------
+
+    def offer(
+        self, label: str, segment: Segment, receivers: Sequence[int], deadline: float, what: str
+    ) -> None:
+        """Have `receivers` map a new segment, and take its name away. Returns once all have.
+
+        `what` says in messages what this is for; `deadline` is in seconds of time.monotonic().
+
+        Raises:
+            SharedMemoryError: a receiver cannot map it.
+            PeerLost, CollectiveTimeout: a receiver has gone, or does not answer before `deadline`.
+        """
+        with self._news:
+            answers = self._mapped.setdefault(label, {})
+            if self.own in receivers:
+                answers[self.own] = ""
+        try:
+            for rank in receivers:
+                self.send(rank, kind="segment", label=label, name=segment.name, nbytes=segment.nbytes)
+            self._await(what, lambda: [rank for rank in receivers if rank not in answers], deadline)
+        finally:
+            segment.unlink()
+        for rank, text in sorted(answers.items()):
+            if text:
+                raise SharedMemoryError(f"{what}: rank {self.peers[rank].rank}: {text}")
+
+    def accept(self, label: str, owner: int, deadline: float, what: str) -> Segment:
+        """The segment that `owner` offers under this label; waits for it.
+
+        Raises:
+            SharedMemoryError: it could not be mapped here.
+            PeerLost, CollectiveTimeout: the owner has gone, or does not offer before `deadline`.
+        """
+        self._await(what, lambda: [] if label in self._segments else [owner], deadline)
+        segment = self._segments.pop(label)
+        if isinstance(segment, str):
+            raise SharedMemoryError(f"{what}: {segment}")
+        return segment
+
+    def _await(self, what: str, missing: Callable[[], list[int]], deadline: float) -> None:
+        with self._news:
+            while laggards := missing():
+                for rank in laggards:
+                    if reason := self._trouble.get(rank):
+                        raise PeerLost(f"{what}: {reason}")
+                if time.monotonic() > deadline:
+                    raise CollectiveTimeout(f"{what}: timed out waiting for {self.name_ranks(laggards)}")
+                self._news.wait(_LOOK_S)
+
+    def name_ranks(self, ranks: Sequence[int]) -> str:
+        """`rank 3` or `ranks 3, 5`, as the whole job counts them."""
+        names = ", ".join(str(self.peers[rank].rank) for rank in ranks)
+        return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"
+
+    def describe(self, rank: int) -> str:
+        """A rank with its process, for messages about its end."""
+        peer = self.peers[rank]
+        return f"rank {peer.rank} (process {peer.process.pid} on {peer.host})"
+
+
+def machine_id() -> str:
+    """The same text for all processes of one running machine."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def host_name() -> str:
+    return os.uname().nodename

@@ -1,0 +1,142 @@
+"""The handle of an issued operation, as torch.distributed and DistributedDataParallel expect it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from .errors import CollectiveError, CollectiveTimeout
+from .ledger import Ledger
+
+
+class HcclWork(dist.Work):
+    """Finished when `complete` was called. `result()` and the future hold the output tensors.
+
+    `on_fence` is what the card must have before it may touch memory that the operation uses; by default, its
+    end.
+    """
+
+    def __init__(
+        self, description: Callable[[], str], outputs: Sequence[torch.Tensor], ledger: Ledger, sequence: int
+    ) -> None:
+        super().__init__()
+        self._description = description
+        self._outputs = list(outputs)
+        self._ledger = ledger
+        self._sequence = sequence
+        self._lock = threading.Lock()
+        self._finished = threading.Event()
+        self._error: BaseException | None = None
+        self._future: torch.futures.Future | None = None
+        self.on_fence: Callable[[], None] = self._join
+
+    # -- for whoever runs the operation --------------------------------------------------------------------
+
+    def complete(self, error: BaseException | None = None) -> None:
+        """The operation is over; with an error, every wait raises it."""
+        with self._lock:
+            self._error = error
+            self._finished.set()
+            future = self._future
+        if future is not None:
+            self._fill(future)
+
+    def describe(self) -> str:
+        return self._description()
+
+    def fence(self) -> None:
+        """Called by the card before it runs anything or is read by the host."""
+        self.on_fence()
+
+    # -- dist.Work -----------------------------------------------------------------------------------------
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait for the end; results may be used afterwards.
+
+        Raises:
+            CollectiveError: the operation failed; or is not over after `timeout` (none or zero: the group's
+            time-out).
+        """
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        if not self._finished.wait(seconds if seconds > 0 else None):
+            raise CollectiveTimeout(f"{self._description()} is not over after wait({seconds:g} s)")
+        self._join()
+        return True
+
+    def _join(self) -> None:
+        self._finished.wait()
+        if self._error is not None:
+            raise _copy(self._error) from self._error
+        self._ledger.settle(self._sequence)
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self._finished.is_set()
+
+    def is_success(self) -> bool:
+        return self._finished.is_set() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        return self._outputs
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the list of output tensors."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            future = self._future = torch.futures.Future()
+            is_over = self._finished.is_set()
+        if is_over:
+            self._fill(future)
+        return future
+
+    def _fill(self, future: torch.futures.Future) -> None:
+        if self._error is None:
+            future.set_result(self._outputs)
+        else:
+            future.set_exception(_copy(self._error))
+
+
+class CoalescedWork(dist.Work):
+    """Several operations as one."""
+
+    def __init__(self, works: Sequence[dist.Work]) -> None:
+        super().__init__()
+        self._works = list(works)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        for work in self._works:
+            work.wait(timeout) if timeout is not None else work.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def result(self) -> list[torch.Tensor]:
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of all output tensors; waits for them."""
+        self.wait()
+        future: torch.futures.Future = torch.futures.Future()
+        future.set_result(self.result())
+        return future
+
+
+def _copy(error: BaseException) -> Exception:
+    """A new exception of the same kind, so that tracebacks of several waiters do not pile up on one."""
+    if isinstance(error, CollectiveError):
+        return type(error)(str(error))
+    return CollectiveError(f"{type(error).__name__}: {error}")

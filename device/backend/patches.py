@@ -1,0 +1,52 @@
+"""Changes to PyTorch's own functions that a device outside PyTorch needs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+NAME = "hpu"
+
+_format = torch._tensor_str._tensor_str
+_fork_rng = torch.random.fork_rng
+_record_stream = torch.Tensor.record_stream
+
+
+def _on_hpu(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == NAME
+
+
+def _print_from_host(tensor: torch.Tensor, indent: int) -> str:
+    # Formatting computes with the tensor; on the card each of these operators would be compiled.
+    return _format(tensor.detach().cpu() if _on_hpu(tensor) else tensor, indent)
+
+
+@contextmanager
+def _fork_rng_of_one_card(
+    devices: Iterable[Any] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = NAME,
+) -> Generator[None, None, None]:
+    """`torch.random.fork_rng` for hpu by default; a process has the random state of one card."""
+    if device_type == NAME and devices is None:
+        devices = [0]
+    with _fork_rng(devices, enabled, _caller, _devices_kw, device_type):
+        yield
+
+
+def _record_stream_on_host(tensor: torch.Tensor, stream: Any) -> None:
+    # Memory is recycled in program order, so a tensor need not be kept for another stream.
+    if not _on_hpu(tensor):
+        _record_stream(tensor, stream)
+
+
+def apply() -> None:
+    """Install the changes."""
+    torch._tensor_str._tensor_str = _print_from_host
+    torch.random.fork_rng = _fork_rng_of_one_card
+    torch.Tensor.record_stream = _record_stream_on_host  # type: ignore
