@@ -110,24 +110,26 @@ class Communicator:
         Raises:
             CollectiveError: with `wait`, the operation failed; or the group is of no use any more.
         """
-        self.check_usable(operation.describe())
+        self.check_usable(operation.describe)
         with self._issue:
             self._sequence += 1
             sequence = self._sequence
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
             if wait and self.worker.is_idle():
+                # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
                 self._execute(operation, sequence, work)
             else:
+                work.becomes_asynchronous()
                 self.worker.submit(lambda: self._execute(operation, sequence, work))
         if wait:
             work.wait()
         return work
 
-    def check_usable(self, what: str) -> None:
+    def check_usable(self, what: Callable[[], str]) -> None:
         """Raise if nothing can be issued any more; `what` names the attempt."""
         if self.membership.is_forked:
             raise CollectiveError(
-                f"{what}: process group {self.label} belongs to the parent of this forked process; "
+                f"{what()}: process group {self.label} belongs to the parent of this forked process; "
                 "create a group in the child"
             )
         if self._broken is not None:
@@ -148,7 +150,7 @@ class Communicator:
     def _execute(self, operation: Operation, sequence: int, work: HcclWork) -> None:
         error: BaseException | None = None
         try:
-            self.check_usable(operation.describe())
+            self.check_usable(operation.describe)
             self._run(operation, sequence)
         except MismatchError as mismatch:
             error = mismatch

@@ -41,7 +41,7 @@ class Ledger:
 
     def settle(self, sequence: int) -> None:
         """Account everything up to and including a sequence number."""
-        while True:
+        while self._open:
             with self._lock:
                 if not self._open or self._open[0].sequence > sequence:
                     return

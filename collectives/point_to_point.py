@@ -117,7 +117,7 @@ class PointToPoint:
     def _enter(self, kind: str, peer: int, message: Message) -> tuple[_Queue, HcclWork, int]:
         direction = "to" if kind == "send" else "from"
         rank = self._communicator.ranks[peer]
-        self._communicator.check_usable(f"{kind} {direction} rank {rank}")
+        self._communicator.check_usable(lambda: f"{kind} {direction} rank {rank}")
         with self._lock:
             queue = self._queues.get((kind, peer))
             if queue is None:
@@ -131,7 +131,9 @@ class PointToPoint:
         def describe() -> str:
             return f"{kind} (#{sequence}) {direction} rank {rank} of {dtype}{shape} in process group {label}"
 
-        return queue, HcclWork(describe, [message.tensor], queue.ledger, sequence), sequence
+        work = HcclWork(describe, [message.tensor], queue.ledger, sequence)
+        work.becomes_asynchronous()
+        return queue, work, sequence
 
     def _namer(self, own_side: int, peer: int) -> Callable[[int], str]:
         ranks = self._communicator.ranks
@@ -158,7 +160,7 @@ class PointToPoint:
         guard = Guard(communicator.membership, work.describe, communicator.timeout_s)
         error: BaseException | None = None
         try:
-            communicator.check_usable(work.describe())
+            communicator.check_usable(work.describe)
             other = run(signature, guard)
             for finish in message.finish:
                 finish()

@@ -7,6 +7,7 @@ as the real bridge maps it. Integers wrap around.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -44,6 +45,7 @@ _REINTERPRETED = {
     torch.float8_e4m3fn: torch.uint8,
     torch.float8_e5m2: torch.uint8,
 }
+_MOVED_ONLY = {torch.float8_e4m3fn, torch.float8_e5m2}
 Reduction = Callable[[np.ndarray, Sequence[np.ndarray]], None]
 """`reduction(target, sources)`: 1-D arrays of equal length in the storage dtype; `target` is none of the
 sources.
@@ -57,22 +59,19 @@ def storage_dtype(dtype: torch.dtype) -> np.dtype:
 
 
 def flat_array(tensor: torch.Tensor) -> np.ndarray:
-    """A contiguous CPU tensor's memory as a 1-D array of its storage dtype."""
+    """A contiguous, detached CPU tensor's memory as a 1-D array of its storage dtype."""
     stored = _REINTERPRETED.get(tensor.dtype)
-    tensor = tensor.detach().reshape(-1)
-    return (tensor.view(stored) if stored is not None else tensor).numpy()
+    if tensor.dim() != 1:
+        tensor = tensor.reshape(-1)
+    return (tensor if stored is None else tensor.view(stored)).numpy()
 
 
 def is_reducible(dtype: torch.dtype) -> bool:
     """fp8 is only moved."""
-    return (dtype in _STORED_AS and not dtype.is_floating_point) or dtype in (
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    )
+    return dtype in _STORED_AS and dtype not in _MOVED_ONLY
 
 
+@functools.lru_cache(maxsize=256)
 def reduction(name: str, dtype: torch.dtype) -> Reduction:
     """The reduction `SUM`, `MIN`, `MAX` or `PRODUCT` for elements of a dtype."""
     if dtype == torch.bool:

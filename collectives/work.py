@@ -29,19 +29,26 @@ class HcclWork(dist.Work):
         self._ledger = ledger
         self._sequence = sequence
         self._lock = threading.Lock()
-        self._finished = threading.Event()
+        self._is_over = False
+        self._finished: threading.Event | None = None
         self._error: BaseException | None = None
         self._future: torch.futures.Future | None = None
         self.on_fence: Callable[[], None] = self._join
 
     # -- for whoever runs the operation --------------------------------------------------------------------
 
+    def becomes_asynchronous(self) -> None:
+        """Another thread will complete it."""
+        self._finished = threading.Event()
+
     def complete(self, error: BaseException | None = None) -> None:
         """The operation is over; with an error, every wait raises it."""
         with self._lock:
             self._error = error
-            self._finished.set()
+            self._is_over = True
             future = self._future
+        if self._finished is not None:
+            self._finished.set()
         if future is not None:
             self._fill(future)
 
@@ -61,14 +68,16 @@ class HcclWork(dist.Work):
             CollectiveError: the operation failed; or is not over after `timeout` (none or zero: the group's
             time-out).
         """
-        seconds = timeout.total_seconds() if timeout is not None else 0.0
-        if not self._finished.wait(seconds if seconds > 0 else None):
-            raise CollectiveTimeout(f"{self._description()} is not over after wait({seconds:g} s)")
+        if not self._is_over and self._finished is not None:
+            seconds = timeout.total_seconds() if timeout is not None else 0.0
+            if not self._finished.wait(seconds if seconds > 0 else None):
+                raise CollectiveTimeout(f"{self._description()} is not over after wait({seconds:g} s)")
         self._join()
         return True
 
     def _join(self) -> None:
-        self._finished.wait()
+        if not self._is_over and self._finished is not None:
+            self._finished.wait()
         if self._error is not None:
             raise _copy(self._error) from self._error
         self._ledger.settle(self._sequence)
@@ -80,10 +89,10 @@ class HcclWork(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        return self._finished.is_set()
+        return self._is_over
 
     def is_success(self) -> bool:
-        return self._finished.is_set() and self._error is None
+        return self._is_over and self._error is None
 
     def exception(self) -> BaseException | None:
         return self._error
@@ -97,7 +106,7 @@ class HcclWork(dist.Work):
             if self._future is not None:
                 return self._future
             future = self._future = torch.futures.Future()
-            is_over = self._finished.is_set()
+            is_over = self._is_over
         if is_over:
             self._fill(future)
         return future

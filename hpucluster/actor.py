@@ -1,4 +1,4 @@
-"""The Ray actor that hosts one card and runs one rank of the user's script in its main thread.
+"""Hosts one card in a Ray actor's process and runs one rank of the user's script in its main thread.
 
 All that a rank sends goes over its control channel (see `control`) and its two output pipes, so that it
 arrives even if the process is killed. Through Ray pass only the channel's path and plain numbers.
@@ -28,7 +28,7 @@ INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a script that an uncaught KeyboardInterrupt ended."""
 
 
-class CardActor:
+class CardHost:
     """One card. Created with the path of the driver's control socket; `run` ends the process."""
 
     def __init__(self, control_path: str) -> None:
@@ -48,10 +48,6 @@ class CardActor:
             self._fail(1, f"the emulated device could not be loaded: {_one_line(error)}")
             os._exit(1)
         self._channel.send({"event": "ready"})
-
-    def ready(self) -> bool:
-        """True once the card is ready; lets the driver see through Ray whether the actor was created."""
-        return True
 
     def _become_rank(self, descriptors: list[int]) -> None:
         rank_process.set_environment(self._place["environ"])

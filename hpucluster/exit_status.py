@@ -8,6 +8,7 @@ ended without a word was killed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -23,6 +24,15 @@ _MASK = struct.Struct("=Q")
 _EXIT_CODE = struct.Struct("=i")
 _EXIT_CODE_OFFSET = 60
 _INFO_SIZE = 64
+_TRIES = 3
+
+
+def open_process(pid: int) -> int:
+    """A pidfd of the process, readable once it has ended; -1 where it has gone or the kernel has no pidfds."""
+    try:
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return -1
 
 
 def kernel_wait_status(pidfd: int, patience: float = 0.5) -> int | None:
@@ -31,13 +41,18 @@ def kernel_wait_status(pidfd: int, patience: float = 0.5) -> int | None:
     `patience`: seconds to wait until the process's parent has reaped it.
     """
     deadline = time.monotonic() + patience
+    vanished = 0
     while True:
         info = bytearray(_INFO_SIZE)
         _MASK.pack_into(info, 0, _PIDFD_INFO_EXIT)
         try:
             fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
-        except OSError:
-            return None
+        except OSError as error:
+            # It may have been reaped between the kernel's two looks at it: the next request tells.
+            vanished += 1
+            if error.errno != errno.ESRCH or vanished > _TRIES:
+                return None
+            continue
         if _MASK.unpack_from(info)[0] & _PIDFD_INFO_EXIT:
             return int(_EXIT_CODE.unpack_from(info, _EXIT_CODE_OFFSET)[0])
         if time.monotonic() > deadline:
@@ -51,8 +66,10 @@ def shell_status(wait_status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def describe(wait_status: int) -> str:
+def describe(wait_status: int | None) -> str:
     """A wait status in words: `was killed by signal 11 (SIGSEGV)`, `ended with status 3 by os._exit ...`."""
+    if wait_status is None:
+        return "ended without a word: it was killed, or crashed in native code"
     code = os.waitstatus_to_exitcode(wait_status)
     if code >= 0:
         return f"ended with exit status {code}, by os._exit or in native code"

@@ -9,6 +9,7 @@ run.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,9 @@ Snapshot = dict[str, Any]
 
 PERIOD = 1.0
 """Seconds between two live snapshots."""
+
+LARGEST_SHARE = 0.01
+"""Share of the time that making snapshots may take."""
 
 
 class SnapshotThread(threading.Thread):
@@ -32,8 +36,12 @@ class SnapshotThread(threading.Thread):
     def run(self) -> None:
         """Push snapshots until `finish` is called or the driver has gone."""
         previous: Snapshot | None = None
-        while not self._stopped.wait(PERIOD):
+        period = PERIOD
+        while not self._stopped.wait(period):
+            begin = time.monotonic()
             report = self._report()
+            # A report grows with the number of compilations, and takes its time from the script.
+            period = max(PERIOD, (time.monotonic() - begin) / LARGEST_SHARE)
             if report is None:
                 continue
             snapshot = live_snapshot(report)

@@ -14,7 +14,7 @@ from typing import Any
 
 from .control import Channel, Message, listen
 from .embedded_ray import EmbeddedRay
-from .exit_status import ASSUMED, describe, kernel_wait_status, shell_status
+from .exit_status import ASSUMED, describe, kernel_wait_status, open_process, shell_status
 from .job import Job
 from .outlets import Outlets
 from .placement import rank_environment
@@ -123,15 +123,19 @@ class Supervisor:
     def _accept(self) -> None:
         connection, _ = self._server.accept()
         channel = Channel(connection)
-        hello, _ = channel.receive()
+        try:
+            hello, _ = channel.receive()
+        except (EOFError, OSError):
+            channel.close()  # it died at once; Ray will tell
+            return
         rank = self.ranks[self._job.modules.index(hello["module"])]
-        rank.channel = channel
-        rank.pid = hello["pid"]
-        rank.pidfd = os.pidfd_open(rank.pid)
+        rank.channel, rank.pid, rank.pidfd = channel, hello["pid"], open_process(hello["pid"])
         self._selector.register(channel, selectors.EVENT_READ, lambda: self._read(rank, channel))
-        self._selector.register(rank.pidfd, selectors.EVENT_READ, lambda: self._bury(rank))
+        if rank.pidfd >= 0:
+            self._selector.register(rank.pidfd, selectors.EVENT_READ, lambda: self._bury(rank))
         descriptors = self._outlets.descriptors(rank.number)
-        channel.send(self._place(rank), descriptors)
+        with contextlib.suppress(OSError):  # where it has died meanwhile, its end is seen as any other
+            channel.send(self._place(rank), descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         if self.stopping:
@@ -158,6 +162,8 @@ class Supervisor:
         if channel.closed:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(channel)
+            if rank.pidfd < 0 and rank.state is not State.ENDED:
+                self._bury(rank)
 
     def _handle(self, rank: Rank, message: Message) -> None:
         event = message["event"]
@@ -174,15 +180,16 @@ class Supervisor:
     # ---- a card's process ends
 
     def _bury(self, rank: Rank) -> None:
-        assert rank.channel is not None
-        self._selector.unregister(rank.pidfd)
-        self._read(rank, rank.channel)
         starting = rank.state is not State.RUNNING
         rank.state = State.ENDED
-        wait_status = kernel_wait_status(rank.pidfd)
-        if wait_status is None:
-            wait_status = rank.told_status << 8 if rank.told_status is not None else ASSUMED
-        rank.status = shell_status(wait_status)
+        if rank.pidfd >= 0:
+            self._selector.unregister(rank.pidfd)
+        if rank.channel is not None and not rank.channel.closed:
+            self._read(rank, rank.channel)
+        wait_status = kernel_wait_status(rank.pidfd) if rank.pidfd >= 0 else None
+        if wait_status is None and rank.told_status is not None:
+            wait_status = rank.told_status << 8
+        rank.status = shell_status(ASSUMED if wait_status is None else wait_status)
         if rank.status != 0 or starting:
             self._fail_rank(rank, rank.status or 1, describe(wait_status))
 

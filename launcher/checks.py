@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from device.environment import read_settings
 from device.errors import ConfigurationError
 from device.modules import visible_modules
 from device.spec import CardSpec, load_card
@@ -61,6 +62,14 @@ def choose_card(name: str) -> CardSpec:
         raise UserError(f"--card {name}: {error}") from error
 
 
+def check_environment() -> None:
+    """Check the device's variables in this process's environment, which each rank would otherwise refuse."""
+    try:
+        read_settings()
+    except ConfigurationError as error:
+        raise UserError(str(error)) from error
+
+
 def check_script(path: str) -> None:
     """Check that `path` is a Python script that compiles.
 
@@ -69,9 +78,7 @@ def check_script(path: str) -> None:
     if not os.path.exists(path):
         raise UserError(f"{path}: no such script; give the path of a Python file, or -m with a module's name")
     if os.path.isdir(path):
-        raise UserError(
-            f"{path}: is a directory; give the path of a Python file, such as {path.rstrip('/')}/train.py"
-        )
+        raise UserError(f"{path}: is a directory; give the path of a Python file, such as {path.rstrip('/')}/train.py")
     try:
         source = Path(path).read_bytes()
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -10,6 +9,8 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+
+from habana_frameworks import _shield
 
 DEFAULT_METRICS_PORT = 41611
 
@@ -69,9 +70,7 @@ class ScriptCommand(click.Command):
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
 )
-@click.option(
-    "--cards", type=int, metavar="N", help="Number of ranks, one per card. Default: all visible cards."
-)
+@click.option("--cards", type=int, metavar="N", help="Number of ranks, one per card. Default: all visible cards.")
 @click.option(
     "--card",
     default="gaudi2",
@@ -109,7 +108,7 @@ def command(
     memory, and how long a step takes.
     """
     # Loaded here, not above: Ray takes half a second to load, and --help should not wait for it.
-    session = importlib.import_module("launcher.session")
+    session = _shield.load("launcher.session")
     if target is None:
         raise click.UsageError("no script: give the path of a Python file, or -m with a module's name.", ctx)
     request = session.Request(

@@ -23,7 +23,7 @@ from hpucluster.report import Report, build_report, write_json
 from hpucluster.snapshots import SnapshotBoard
 from hpucluster.telemetry import build_registry
 
-from .checks import check_report, check_script, choose_card, choose_modules
+from .checks import check_environment, check_report, check_script, choose_card, choose_modules
 from .messages import UserError, readable, say
 from .ports import holder
 from .progress import Progress
@@ -59,6 +59,7 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
         check_script(request.target)
     if request.report is not None:
         check_report(request.report)
+    check_environment()
     spec = choose_card(request.card)
     modules = choose_modules(request.cards, environ)
     job = Job(

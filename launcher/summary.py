@@ -88,9 +88,7 @@ def _notes(report: Report) -> list[str]:
     causes = totals["causes"]
     if causes:
         lines.append("Why graphs were compiled again, over all cards:")
-        lines += [
-            f"{cause['count']:6} x  {cause['where']}: {cause['cause']}" for cause in causes[:TOP_CAUSES]
-        ]
+        lines += [f"{cause['count']:6} x  {cause['where']}: {cause['cause']}" for cause in causes[:TOP_CAUSES]]
         if len(causes) > TOP_CAUSES:
             lines.append(f"         and {len(causes) - TOP_CAUSES} more causes; --report FILE.json lists all")
     if totals["cpu_fallbacks"]:

@@ -80,7 +80,7 @@ class _End:
         pair = self._boards[sequence % 2]
         header.write(pair[side], sequence, signature, arrival, (tag,))
         self._signals.post(side, sequence)
-        self._signals.wait((1 - side,), sequence, guard.of_peer(self._peer))
+        self._signals.wait(1 - side, sequence, guard.of_peer(self._peer))
         tags = [header.read_table(slot, 1)[0] for slot in pair]
         if header.read_payload(pair[0]) != header.read_payload(pair[1]) or tags[0] != tags[1]:
             told = f" with tags {tags[0]} and {tags[1]}" if tags[0] != tags[1] else ""
@@ -129,7 +129,7 @@ class SendEnd(_End):
         on_delay = guard.of_peer(self._peer)
         for low in range(0, len(source), self._chunk):
             count = min(self._chunk, len(source) - low)
-            self._signals.wait((_READ,), max(0, self._chunks + 1 - _DEPTH), on_delay)
+            self._signals.wait(_READ, max(0, self._chunks + 1 - _DEPTH), on_delay)
             source.read(low, self._ring[self._chunks % _DEPTH, :count])
             self._chunks += 1
             self._signals.post(_WRITTEN, self._chunks)
@@ -160,7 +160,7 @@ class ReceiveEnd(_End):
         on_delay = guard.of_peer(self._peer)
         for low in range(0, len(target), self._chunk):
             count = min(self._chunk, len(target) - low)
-            self._signals.wait((_WRITTEN,), self._chunks + 1, on_delay)
+            self._signals.wait(_WRITTEN, self._chunks + 1, on_delay)
             target[low : low + count] = self._ring[self._chunks % _DEPTH, :count]
             self._chunks += 1
             self._signals.post(_READ, self._chunks)

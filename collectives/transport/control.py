@@ -128,9 +128,7 @@ class ControlPlane:
             try:
                 link.socket.send(json.dumps(message).encode(), zmq.NOBLOCK)
             except zmq.Again:
-                _log.warning(
-                    "control message %r to %s is lost: its inbox is full", message.get("kind"), address
-                )
+                _log.debug("a control message to %s is lost: the peer has gone", address)
 
     def _receive(self, data: bytes) -> None:
         try:

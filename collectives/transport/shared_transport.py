@@ -60,16 +60,15 @@ class SharedTransport:
         self._group = group
         self._own = membership.own
         self._ranks = ranks = len(membership.peers)
-        self._everyone = [(self._own + step) % ranks for step in range(1, ranks)]
         self._steps = 0
         self._shown = 0
         board_bytes = header.header_bytes(ranks)
-        layout = [ranks * LINE_BYTES, 2 * ranks * board_bytes, _SMALL_GENERATIONS * ranks * SMALL_BYTES]
+        layout = [(ranks + 1) * LINE_BYTES, 2 * ranks * board_bytes, _SMALL_GENERATIONS * ranks * SMALL_BYTES]
         self._segment = self._share(
             "signals", lambda: Segment.create(segment_name(group, "signals"), sum(layout)), guard
         )
         memory = self._segment.memory
-        self._signals = Signals(self._segment, 0, ranks)
+        self._signals = Signals(self._segment, 0, ranks + 1)
         board = memory[layout[0] : layout[0] + layout[1]].reshape(2, ranks, board_bytes)
         self._boards = [[memoryview(slot) for slot in generation] for generation in board]
         self._small = Area(memory[layout[0] + layout[1] :], _SMALL_GENERATIONS, ranks, SMALL_BYTES)
@@ -120,8 +119,7 @@ class SharedTransport:
     def _step(self, guard: Guard) -> None:
         """A barrier."""
         self._steps += 1
-        self._signals.post(self._own, self._steps)
-        self._signals.wait(self._everyone, self._steps, guard)
+        self._signals.barrier(self._own, self._ranks, self._steps, guard)
 
     def _pump(self, exchange: Exchange, area: Area, guard: Guard) -> int:
         """Run the pipeline, chunk 0 being published; returns the number of chunks."""

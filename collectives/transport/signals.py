@@ -7,14 +7,14 @@ sleeps in the kernel until the writer wakes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from . import futex
 from .shared_memory import Segment
 
 LINE_BYTES = 64
 _LINE_WORDS = LINE_BYTES // 8
-_YIELDS = 24
+_YIELDS = 4
 _SLICE = futex.Timeout(0.05)
 
 OnDelay = Callable[[Callable[[], list[int]]], None]
@@ -38,21 +38,47 @@ class Signals:
         self._words[counter * _LINE_WORDS] = value
         futex.wake(self._address + counter * LINE_BYTES)
 
-    def wait(self, counters: Sequence[int], target: int, on_delay: OnDelay) -> None:
-        """Return when every counter is at least `target`.
+    def wait(self, counter: int, target: int, on_delay: OnDelay) -> None:
+        """Return when a counter is at least `target`.
 
-        While that takes long, `on_delay(missing)` is called about 20 times a second; `missing()` lists the
-        counters that are still below, and `on_delay` may raise to end the wait.
+        While that takes long, `on_delay(missing)` is called about 20 times a second; `missing()` is not empty while
+        the counter is still below, and `on_delay` may raise to end the wait.
         """
-        words, yields = self._words, _YIELDS
-        for counter in counters:
-            index = counter * _LINE_WORDS
-            while (seen := words[index]) < target:
-                if yields > 0:
-                    yields -= 1
-                    futex.yield_cpu()
-                    continue
-                futex.wait(self._address + counter * LINE_BYTES, seen, _SLICE)
-                if words[index] == seen:
-                    on_delay(lambda: [other for other in counters if words[other * _LINE_WORDS] < target])
+        index = counter * _LINE_WORDS
+        self._sleep(counter, target, on_delay, lambda: [counter] if self._words[index] < target else [])
+
+    def barrier(self, own: int, members: int, step: int, on_delay: OnDelay) -> None:
+        """Return when the first `members` counters, of which `own` is ours, are at least `step`.
+
+        Counter number `members` says which step everyone has reached. Whoever finds that it came last raises it, so
+        the others sleep and wake once. (Two may both find so and write the same value.) `on_delay` is as for `wait`,
+        with the counters that are missing.
+        """
+        words = self._words
+        ends = range(0, members * _LINE_WORDS, _LINE_WORDS)
+
+        def missing() -> list[int]:
+            return [index // _LINE_WORDS for index in ends if words[index] < step]
+
+        self.post(own, step)  # its system call keeps the reads below behind the write
+        for index in ends:
+            if words[index] < step:
+                break
+        else:
+            self.post(members, step)
+            return
+        self._sleep(members, step, on_delay, missing)
+
+    def _sleep(self, counter: int, target: int, on_delay: OnDelay, missing: Callable[[], list[int]]) -> None:
+        words, index, address = self._words, counter * _LINE_WORDS, self._address + counter * LINE_BYTES
+        for _ in range(_YIELDS):
+            if words[index] >= target:
+                break
+            futex.yield_cpu()
+        while (seen := words[index]) < target:
+            futex.wait(address, seen, _SLICE)
+            if words[index] == seen:
+                if not missing():
+                    break  # whoever had to say so is gone
+                on_delay(missing)
         futex.order_stores()

@@ -37,9 +37,7 @@ def environment(**changes: str) -> dict[str, str]:
     return {**environ, "HPUCLUSTER_TEST": "yes", **changes}
 
 
-def hpurun(
-    folder: Path, *arguments: str, stdin: str = "", **environ: str
-) -> subprocess.CompletedProcess[str]:
+def hpurun(folder: Path, *arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `hpurun` in `folder` without metrics and wait for its end."""
     return subprocess.run(
         command(folder, ["--metrics-port", "0", *arguments]),

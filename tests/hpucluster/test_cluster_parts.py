@@ -15,6 +15,7 @@ import pytest
 
 from hpucluster import leftovers, rank_process, script
 from hpucluster.control import Channel
+from hpucluster.embedded_ray import essence
 from hpucluster.exit_status import describe, kernel_wait_status, shell_status
 from hpucluster.job import Job
 from hpucluster.outcome import Outcome
@@ -83,6 +84,7 @@ def test_channel_ignores_a_message_cut_off_by_the_sender_s_death() -> None:
 def test_exit_status_in_words(wait_status: int, status: int, words: str) -> None:
     assert shell_status(wait_status) == status
     assert describe(wait_status).startswith(words)
+    assert "without a word" in describe(None)
 
 
 def test_the_kernel_tells_the_exit_status_or_that_it_does_not() -> None:
@@ -228,12 +230,19 @@ def test_live_snapshot_sums_the_compilations_up() -> None:
     assert live_snapshot(report) == {"steps": 3, "compile_seconds": 0.75}
 
 
+# ---- cards that cannot start
+
+
+def test_of_a_failed_start_the_device_s_own_message_is_told() -> None:
+    trace = "Traceback (most recent call last):\n  File ...\ndevice.errors.BuildError: no compiler\ninstall g++"
+    assert essence(trace + "\n\nThe above exception was\n\nRuntimeError: x") == "no compiler\ninstall g++"
+    assert essence("Traceback\nImportError: torch") == "Traceback\nImportError: torch"
+
+
 # ---- leftovers
 
 
-def test_folder_of_a_killed_job_is_removed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_of_a_killed_job_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(leftovers, "_LONGEST_BASE", 1000)
     dead = subprocess.Popen(["true"])

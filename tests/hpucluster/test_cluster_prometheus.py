@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hpurun_process import environment, start_hpurun
 
 from device.spec import configs_dir
+
+from .hpurun_process import environment, start_hpurun
 
 CONFIG = configs_dir() / "prometheus" / "prometheus.yml"
 GRAFANA = configs_dir() / "grafana"
@@ -92,11 +93,7 @@ def live_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             assert job.stdout is not None
             pytest.fail(f"the job ended early:\n{job.stdout.read()}")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            steps = [
-                line
-                for line in answer.read().decode().splitlines()
-                if line.startswith("hpucluster_steps_total{")
-            ]
+            steps = [line for line in answer.read().decode().splitlines() if line.startswith("hpucluster_steps_total{")]
         return len(steps) == 2 and all(float(line.split()[-1]) >= 10 for line in steps)
 
     until(trained, 90, "training steps on both cards in the job's metrics")
@@ -191,6 +188,4 @@ def test_dashboard_s_data_source_is_the_provisioned_one() -> None:
     for panel in DASHBOARD["panels"]:
         for source in (panel["datasource"], *(target["datasource"] for target in panel["targets"])):
             assert f"uid: {source['uid']}\n" in provisioned and source["type"] == "prometheus"
-    assert (
-        "$HPUCLUSTER_DASHBOARDS" in (GRAFANA / "provisioning" / "dashboards" / "hpucluster.yml").read_text()
-    )
+    assert "$HPUCLUSTER_DASHBOARDS" in (GRAFANA / "provisioning" / "dashboards" / "hpucluster.yml").read_text()

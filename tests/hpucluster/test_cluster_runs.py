@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hpurun_process import environment, hpurun, lines_of, running, start_hpurun, wait_until_none_runs
+
+from .hpurun_process import environment, hpurun, lines_of, running, start_hpurun, wait_until_none_runs
 
 pytestmark = pytest.mark.slow
 

@@ -125,9 +125,7 @@ def test_labels(samples: Any) -> None:
 
 def test_time_adds_up(samples: Any) -> None:
     shares = {
-        labels["where"]: value
-        for labels, value in samples["hpucluster_time_seconds_total"]
-        if labels["rank"] == "1"
+        labels["where"]: value for labels, value in samples["hpucluster_time_seconds_total"] if labels["rank"] == "1"
     }
     assert shares == {"host": 0.1, "compile": 0.5, "device": 0.3, "collectives": 0.1}
 

@@ -76,9 +76,7 @@ def test_bad_visible_devices(script: Path, monkeypatch: pytest.MonkeyPatch, valu
 
 def test_more_cards_than_visible(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_devices(monkeypatch, "0")
-    assert_one_line(
-        invoke("--cards", "2", str(script)), "--cards 2", "HABANA_VISIBLE_DEVICES=0", "use --cards 1"
-    )
+    assert_one_line(invoke("--cards", "2", str(script)), "--cards 2", "HABANA_VISIBLE_DEVICES=0", "use --cards 1")
 
 
 @pytest.mark.parametrize("cards", ["9", "0", "-3"])
@@ -111,6 +109,14 @@ def test_visible_modules_win(script: Path) -> None:
 
 def test_unknown_card(script: Path) -> None:
     assert_one_line(invoke("--card", "gaudi9", str(script)), "--card gaudi9", "gaudi2")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("PT_HPU_LAZY_MODE", "7"), ("HPUCLUSTER_SOFTWARE", "new"), ("HABANA_PGM_LRU_MAX", "x")]
+)
+def test_bad_device_variables(script: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    assert_one_line(invoke(str(script)), name, value)
 
 
 def test_missing_script(script: Path) -> None:

@@ -7,6 +7,9 @@ import sys
 from device.backend import registration
 
 from . import metrics, random
+from .devices import _get_device_index as _get_device_index
+from .devices import _is_in_bad_fork as _is_in_bad_fork
+from .devices import _lazy_init as _lazy_init
 from .devices import (
     can_device_access_peer,
     current_device,
@@ -26,9 +29,6 @@ from .devices import (
     set_device,
     synchronize,
 )
-from .devices import _get_device_index as _get_device_index
-from .devices import _is_in_bad_fork as _is_in_bad_fork
-from .devices import _lazy_init as _lazy_init
 from .memory import (
     max_memory_allocated,
     max_memory_reserved,

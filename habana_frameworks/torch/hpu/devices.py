@@ -16,8 +16,8 @@ DeviceLike = torch.device | str | int | None
 
 
 def _lazy_init() -> None:
-    """Called by PyTorch before it makes anything on hpu: the bridge is there from then on."""
-    runtime.bridge()
+    """Called by PyTorch before it makes anything on hpu: acquires the card."""
+    runtime.card()
 
 
 def _is_in_bad_fork() -> bool:

@@ -1,0 +1,82 @@
+"""Mixed precision: which operators run in which type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+
+def x() -> torch.Tensor:
+    return torch.randn(4, 4, device="hpu")
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype"),
+    [
+        (lambda: x() @ x(), torch.bfloat16),
+        (lambda: F.linear(x(), x()), torch.bfloat16),
+        (lambda: F.layer_norm(x(), [4]), torch.bfloat16),
+        (lambda: F.softmax(x(), 0), torch.bfloat16),
+        (lambda: x() * 2.0, torch.bfloat16),
+        (lambda: x().exp(), torch.float32),
+        (lambda: F.mse_loss(x().bfloat16(), x()), torch.float32),
+        (lambda: x().bfloat16().log(), torch.float32),
+        (lambda: x().bfloat16() + x(), torch.float32),
+        (lambda: x().bfloat16() + x().bfloat16(), torch.bfloat16),
+        (lambda: x().relu(), torch.float32),
+    ],
+    ids=["matmul", "linear", "norm", "softmax", "mul", "exp", "loss", "log", "promote", "same", "unlisted"],
+)
+def test_types_under_autocast(operation, dtype: torch.dtype) -> None:
+    with torch.autocast("hpu", dtype=torch.bfloat16):
+        assert operation().dtype == dtype
+    assert (x() @ x()).dtype == torch.float32
+
+
+def test_a_mask_of_the_smallest_float_overflows_as_on_the_card() -> None:
+    ones = torch.ones(2, 3, device="hpu")
+    smallest = torch.finfo(torch.float32).min
+    with torch.autocast("hpu", dtype=torch.bfloat16):
+        lower = ones * smallest
+        with torch.autocast("hpu", enabled=False):
+            full = ones * smallest
+    assert lower.isinf().all().item() and full.isfinite().all().item()
+    assert torch.softmax(lower, -1).isnan().all().item()
+
+
+def test_gradients_keep_the_parameters_type() -> None:
+    layer = torch.nn.Linear(4, 2).to("hpu")
+    with torch.autocast("hpu", dtype=torch.bfloat16):
+        loss = layer(x()).float().sum()
+    loss.backward()
+    assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
+
+
+def test_a_list_of_ones_own(script, tmp_path: Path) -> None:
+    (tmp_path / "lower.txt").write_text("mm\n")
+    (tmp_path / "full.txt").write_text("softmax\n")
+    script(
+        """
+        import torch
+        x = torch.ones(2, 2, device="hpu")
+        with torch.autocast("hpu", dtype=torch.bfloat16):
+            assert torch.bmm(x[None], x[None]).dtype == torch.float32  # no longer listed
+            assert torch.mm(x, x).dtype == torch.bfloat16
+            assert torch.softmax(x.bfloat16(), 0).dtype == torch.float32
+        """,
+        PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(tmp_path / "lower.txt"),
+        PT_HPU_AUTOCAST_FP32_OPS_LIST=str(tmp_path / "full.txt"),
+    )
+
+
+def test_an_unknown_operator_in_a_list_is_named(script, tmp_path: Path) -> None:
+    (tmp_path / "lower.txt").write_text("matmull\n")
+    done = script(
+        "import torch; torch.ones(1, device='hpu')",
+        check=False,
+        PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(tmp_path / "lower.txt"),
+    )
+    assert done.returncode != 0 and "'matmull'" in done.stderr
