@@ -1,13 +1,14 @@
-"""The `hccl` process group of emulated cards: collectives through shared memory, their modelled time on the
-RoCE fabric.
-"""
+"""The `hccl` process group of emulated cards: collectives through shared memory, and their modelled time."""
 
 from __future__ import annotations
+
+import torch  # noqa: F401  first: loading torch may load the hpu device, which asks this package for `registration`
 
 from .communicator import close_all
 from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
 from .process_group import HcclProcessGroup
 from .registration import register
+from .transport.shared_memory import remove_leftovers
 
 __all__ = [
     "CollectiveError",
@@ -18,4 +19,5 @@ __all__ = [
     "SharedMemoryError",
     "close_all",
     "register",
+    "remove_leftovers",
 ]

@@ -43,9 +43,7 @@ def environment_timeout() -> float | None:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e9:
-        raise ConfigurationError(
-            f"HPUCLUSTER_COLLECTIVE_TIMEOUT={text!r} is not a number of seconds; for example 300"
-        )
+        raise ConfigurationError(f"HPUCLUSTER_COLLECTIVE_TIMEOUT={text!r} is not a number of seconds; for example 300")
     return seconds
 
 
@@ -60,9 +58,7 @@ class Communicator:
         cards.
     """
 
-    def __init__(
-        self, store: dist.Store, rank: int, ranks: Sequence[int], label: str, timeout_s: float
-    ) -> None:
+    def __init__(self, store: dist.Store, rank: int, ranks: Sequence[int], label: str, timeout_s: float) -> None:
         self.rank = rank
         self.ranks = list(ranks)
         self.label = label
@@ -133,9 +129,7 @@ class Communicator:
                 "create a group in the child"
             )
         if self._broken is not None:
-            raise CollectiveError(
-                f"{what}: process group {self.label} cannot be used any more: {self._broken}"
-            )
+            raise CollectiveError(f"{what}: process group {self.label} cannot be used any more: {self._broken}")
 
     def break_up(self, error: BaseException) -> None:
         """The group is of no use after this error; the other ranks are told."""

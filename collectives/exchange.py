@@ -100,9 +100,7 @@ class Barrier(_Even):
 class SmallReduce(_Even):
     """All-reduce (or reduce, with a root) of few bytes: everyone reads all slots and sums them itself."""
 
-    def __init__(
-        self, rank: int, ranks: int, data: np.ndarray, reduction: Reduction, root: int | None = None
-    ) -> None:
+    def __init__(self, rank: int, ranks: int, data: np.ndarray, reduction: Reduction, root: int | None = None) -> None:
         super().__init__(rank, ranks, data.dtype, len(data))
         self.data = data
         self.reduction = reduction
@@ -245,9 +243,7 @@ class Scatter(_Even):
 
     pattern = fabric.SCATTER
 
-    def __init__(
-        self, rank: int, ranks: int, blocks: Sequence[np.ndarray] | None, output: np.ndarray
-    ) -> None:
+    def __init__(self, rank: int, ranks: int, blocks: Sequence[np.ndarray] | None, output: np.ndarray) -> None:
         super().__init__(rank, ranks, output.dtype, len(output))
         self.blocks = blocks
         self.output = output

@@ -42,9 +42,7 @@ class Guard:
             CollectiveError: this rank itself has left the group meanwhile.
         """
         if self._membership.closed_because:
-            raise CollectiveError(
-                f"{self.what}: this rank has left the group: {self._membership.closed_because}"
-            )
+            raise CollectiveError(f"{self.what}: this rank has left the group: {self._membership.closed_because}")
         troubles = {rank: text for rank in missing() if (text := self._membership.trouble(rank))}
         if troubles:
             # It may have done its part just before it went.

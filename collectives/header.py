@@ -101,9 +101,7 @@ def _packed(signature: Signature) -> tuple[bytes, bytes]:
     return key[_SEQUENCE.size :], _SHAPE.pack(len(first), *dims)
 
 
-def write(
-    slot: memoryview, sequence: int, signature: Signature, arrival: float, table: Sequence[int] = ()
-) -> bytes:
+def write(slot: memoryview, sequence: int, signature: Signature, arrival: float, table: Sequence[int] = ()) -> bytes:
     """Write a header; returns its key, which must be equal on all ranks. `arrival` is in modelled seconds."""
     rest, shape = _packed(signature)
     key = _SEQUENCE.pack(sequence) + rest

@@ -46,6 +46,4 @@ class Ledger:
                 if not self._open or self._open[0].sequence > sequence:
                     return
                 account = self._open.popleft()
-            interop.collective_done(
-                account.operation, account.nbytes, account.begin, account.end, account.waited
-            )
+            interop.collective_done(account.operation, account.nbytes, account.begin, account.end, account.waited)

@@ -64,9 +64,7 @@ class PointToPoint:
 
         def run(signature: header.Signature, guard: Guard) -> float:
             if queue.send_end is None:
-                queue.send_end = SendEnd.open(
-                    self._communicator.membership, self._communicator.label, peer, guard
-                )
+                queue.send_end = SendEnd.open(self._communicator.membership, self._communicator.label, peer, guard)
             return queue.send_end.send(
                 sequence,
                 signature,
@@ -177,9 +175,7 @@ class PointToPoint:
         last = max(message.arrival, other)
         queue.free_at = max(last, queue.free_at) + self._communicator.pair.seconds(fabric.SEND_RECV, nbytes)
         if message.is_on_card:
-            queue.ledger.enter(
-                Account(sequence, kind, nbytes, message.arrival, queue.free_at, last - message.arrival)
-            )
+            queue.ledger.enter(Account(sequence, kind, nbytes, message.arrival, queue.free_at, last - message.arrival))
 
     def _close(self, timeout_s: float) -> None:
         for (kind, _), queue in self._queues.items():

@@ -69,9 +69,7 @@ class HcclProcessGroup(_ProcessGroup):
         """Reduce in place; every rank gets the same bits."""
         opts = _reduce_options(opts, timeout)
         tensor = single(tensors, "all_reduce")
-        return self._issue(
-            reductions.all_reduce(self.communicator, "all_reduce", [tensor], opts.reduceOp), opts
-        )
+        return self._issue(reductions.all_reduce(self.communicator, "all_reduce", [tensor], opts.reduceOp), opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         """`allreduce` of several tensors as one operation."""
@@ -83,9 +81,7 @@ class HcclProcessGroup(_ProcessGroup):
         """Reduce to the root; the other ranks' tensors stay as they are."""
         opts = opts or dist.ReduceOptions()
         root, tensor = self._root(opts, "reduce"), single(tensors, "reduce")
-        return self._issue(
-            reductions.all_reduce(self.communicator, "reduce", [tensor], opts.reduceOp, root), opts
-        )
+        return self._issue(reductions.all_reduce(self.communicator, "reduce", [tensor], opts.reduceOp, root), opts)
 
     def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
         """Block r of the list is reduced at rank r."""
@@ -97,9 +93,7 @@ class HcclProcessGroup(_ProcessGroup):
         """The input's r-th part (along dimension 0) is reduced at rank r."""
         return self._reduce_scatter("reduce_scatter_tensor", [(output, input)], opts)
 
-    def reduce_scatter_single_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
-    ) -> dist.Work:
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
         """Several `reduce_scatter_single` as one operation."""
         pairs = list(zip(outputs, inputs, strict=True))
         return self._reduce_scatter("reduce_scatter_tensor_coalesced", pairs, opts)
@@ -118,9 +112,7 @@ class HcclProcessGroup(_ProcessGroup):
         pairs = [(outputs, single(input_tensors, name))]
         return self._issue(movements.all_gather(self.communicator, name, pairs), opts)
 
-    def allgather_coalesced(
-        self, output_lists: Sequence[Tensors], input_list: Tensors, opts: Any = None
-    ) -> dist.Work:
+    def allgather_coalesced(self, output_lists: Sequence[Tensors], input_list: Tensors, opts: Any = None) -> dist.Work:
         """Several `allgather` as one operation: `output_lists[r][k]` is rank r's k-th tensor."""
         pairs = [([outputs[k] for outputs in output_lists], source) for k, source in enumerate(input_list)]
         return self._issue(movements.all_gather(self.communicator, "all_gather_coalesced", pairs), opts)

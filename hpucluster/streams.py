@@ -96,10 +96,8 @@ class StreamPump:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._lock = threading.Lock()
         self._waker_read, self._waker_write = os.pipe()
         self._selector.register(self._waker_read, selectors.EVENT_READ, None)
-        self._open = 0
         self._finishing = False
         self._thread = threading.Thread(target=self._run, name="hpucluster-streams", daemon=True)
         self.broken = threading.Event()
@@ -113,41 +111,48 @@ class StreamPump:
         source, write_end = os.pipe()
         os.set_blocking(source, False)
         stream = _Stream(source, sink, LineAssembler(prefix.encode()))
-        with self._lock:
-            self._open += 1
-            self._selector.register(source, selectors.EVENT_READ, stream)
-        os.write(self._waker_write, b".")
+        self._selector.register(source, selectors.EVENT_READ, stream)
         return write_end
 
-    def finish(self, patience: float = 1.0) -> None:
-        """Pass on what is left: until every pipe has ended, at most `patience` seconds (a process that a rank
-        left behind may hold its pipe open).
-        """
+    def finish(self) -> None:
+        """Pass on all that was written so far, and stop. Does not wait for what a process that still has its pipe
+        may write later."""
+        if not self._thread.is_alive():
+            return
         self._finishing = True
-        if self._thread.is_alive():
-            os.write(self._waker_write, b".")
-            self._thread.join(patience)
+        os.write(self._waker_write, b".")
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                while self._move(key.data):
+                    pass
+        self._selector.close()
+        os.close(self._waker_read)
+        os.close(self._waker_write)
 
     def _run(self) -> None:
-        while not (self._finishing and self._open == 0):
+        while not self._finishing:
             for key, _ in self._selector.select():
-                if key.data is None:
-                    os.read(self._waker_read, _CHUNK)
-                else:
+                if key.data is not None:
                     self._move(key.data)
 
-    def _move(self, stream: _Stream) -> None:
+    def _move(self, stream: _Stream) -> bool:
+        """Pass on what has arrived. False where nothing more is to come for now, or, at the end, ever."""
         try:
             data = os.read(stream.source, _CHUNK)
         except BlockingIOError:
-            return
+            if self._finishing:
+                self._end(stream)
+            return False
         if data:
             self._write(stream.sink, stream.lines.feed(data, time.monotonic()))
-            return
+            return True
+        self._end(stream)
+        return False
+
+    def _end(self, stream: _Stream) -> None:
         self._write(stream.sink, stream.lines.finish())
-        with self._lock:
-            self._selector.unregister(stream.source)
-            self._open -= 1
+        self._selector.unregister(stream.source)
         os.close(stream.source)
 
     def _write(self, sink: int, data: bytes) -> None:

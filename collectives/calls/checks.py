@@ -35,17 +35,13 @@ def check_tensor(tensor: Any, operation: str) -> None:
         raise CollectiveError(f"{operation}: HCCL has no {tensor.layout} tensors; use tensor.to_dense()")
     if tensor.dtype not in header.DTYPES:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in header.DTYPES)
-        raise CollectiveError(
-            f"{operation}: HCCL has no data type for {tensor.dtype}; convert to one of {known}"
-        )
+        raise CollectiveError(f"{operation}: HCCL has no data type for {tensor.dtype}; convert to one of {known}")
 
 
 def check_list(tensors: Sequence[torch.Tensor], ranks: int, dtype: torch.dtype, operation: str) -> None:
     """Raise unless there is one tensor for each rank, all of one dtype."""
     if len(tensors) != ranks:
-        raise CollectiveError(
-            f"{operation}: a list of {ranks} tensors (one per rank) is needed, got {len(tensors)}"
-        )
+        raise CollectiveError(f"{operation}: a list of {ranks} tensors (one per rank) is needed, got {len(tensors)}")
     for tensor in tensors:
         check_tensor(tensor, operation)
         if tensor.dtype != dtype:
@@ -99,7 +95,5 @@ def reduce_name(reduce_op: Any, dtype: torch.dtype, operation: str) -> str:
             f"(it has SUM, MIN, MAX and PRODUCT{hint})"
         )
     if not is_reducible(dtype):
-        raise CollectiveError(
-            f"{operation}: HCCL moves {dtype} but cannot reduce it; convert to bfloat16 first"
-        )
+        raise CollectiveError(f"{operation}: HCCL moves {dtype} but cannot reduce it; convert to bfloat16 first")
     return name

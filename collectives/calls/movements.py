@@ -129,9 +129,7 @@ def all_to_all_single(
     return operation
 
 
-def _rows(
-    data: np.ndarray, tensor: torch.Tensor, splits: Sequence[int], ranks: int, what: str
-) -> list[np.ndarray]:
+def _rows(data: np.ndarray, tensor: torch.Tensor, splits: Sequence[int], ranks: int, what: str) -> list[np.ndarray]:
     """The parts of a tensor's data for (or from) every rank."""
     rows = tensor.shape[0] if tensor.dim() else 1
     sizes = list(splits)

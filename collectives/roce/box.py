@@ -107,9 +107,7 @@ def load_box(name: str) -> BoxSpec:
     path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
     if not path.is_file() and not name.endswith(".toml"):
         known = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
-        raise ConfigurationError(
-            f"unknown box {name!r}; choose one of {known}, or the path of a box file (.toml)"
-        )
+        raise ConfigurationError(f"unknown box {name!r}; choose one of {known}, or the path of a box file (.toml)")
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)

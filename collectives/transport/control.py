@@ -19,6 +19,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.util import Finalize
 from typing import Any
 
 import zmq
@@ -242,6 +243,8 @@ def control_plane() -> ControlPlane:
         if _plane is None:
             _plane = ControlPlane()
             atexit.register(_plane.close)
+            # A forked child of multiprocessing ends without atexit, but runs these.
+            Finalize(None, _plane.close, exitpriority=0)
         return _plane
 
 

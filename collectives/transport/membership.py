@@ -113,9 +113,7 @@ class Membership:
 
     # -- segments ------------------------------------------------------------------------------------------
 
-    def offer(
-        self, label: str, segment: Segment, receivers: Sequence[int], deadline: float, what: str
-    ) -> None:
+    def offer(self, label: str, segment: Segment, receivers: Sequence[int], deadline: float, what: str) -> None:
         """Have `receivers` map a new segment, and take its name away. Returns once all have.
 
         `what` says in messages what this is for; `deadline` is in seconds of time.monotonic().

@@ -47,7 +47,8 @@ def meet(store: dist.Store, label: str, own: int, ranks: Sequence[int], timeout_
             if not missing:
                 raise
             raise CollectiveTimeout(
-                f"process group {label}: rank {ranks[own]} waited {timeout_s:g} s for rank(s) {', '.join(missing)} to join; "
+                f"process group {label}: rank {ranks[own]} waited {timeout_s:g} s for rank(s) "
+                f"{', '.join(missing)} to join; "
                 "start all ranks, or allow more time (init_process_group(timeout=...), HPUCLUSTER_COLLECTIVE_TIMEOUT)"
             ) from error
         cards = [json.loads(data) for data in store.multi_get(keys)]
@@ -62,7 +63,8 @@ def meet(store: dist.Store, label: str, own: int, ranks: Sequence[int], timeout_
     for other in peers:
         if other.machine != peers[0].machine:
             raise CollectiveError(
-                f"process group {label}: rank {peers[0].rank} runs on {peers[0].host} and rank {other.rank} on {other.host}; "
+                f"process group {label}: rank {peers[0].rank} runs on {peers[0].host} and "
+                f"rank {other.rank} on {other.host}; "
                 "the ranks of an hccl group must be on one machine"
             )
     return plane.join(cards[0]["token"], own, peers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import glob
 import itertools
 import mmap
 import os
@@ -18,13 +19,25 @@ MIB = 1024 * 1024
 _serial = itertools.count()
 
 
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:60]
+
+
 def segment_name(group: str, purpose: str) -> str:
-    """A new file name: `hpucluster-<job>-<group>-<purpose>-<pid>-<serial>`. HPUCLUSTER_JOB_ID is the job,
-    else `job`.
-    """
+    """A new file name: `hpucluster-<job>-<group>-<purpose>-<pid>-<serial>`; the job is HPUCLUSTER_JOB_ID or `job`."""
     job = os.environ.get("HPUCLUSTER_JOB_ID") or "job"
-    text = f"hpucluster-{job}-{group}-{purpose}-{os.getpid()}-{next(_serial)}"
-    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:250]
+    return f"hpucluster-{_plain(job)}-{_plain(group)}-{_plain(purpose)}-{os.getpid()}-{next(_serial)}"
+
+
+def remove_leftovers(job: str) -> int:
+    """Remove the segments of a job whose ranks were all killed while they mapped one; returns how many there were.
+
+    A segment has a name for some milliseconds only, so usually there is nothing. Call it when no rank runs any more.
+    """
+    names = glob.glob(f"{DIRECTORY}/hpucluster-{glob.escape(_plain(job))}-*")
+    for name in names:
+        os.unlink(name)
+    return len(names)
 
 
 def _free_bytes() -> int:
@@ -71,7 +84,8 @@ class Segment:
             os.unlink(path)
             if error.errno in (errno.ENOSPC, errno.ENOMEM):
                 raise SharedMemoryError(
-                    f"{DIRECTORY} is full: {nbytes:,} bytes wanted for {name}, {_free_bytes():,} bytes free. Use smaller "
+                    f"{DIRECTORY} is full: {nbytes:,} bytes wanted for {name}, {_free_bytes():,} bytes free. "
+                    f"Use smaller "
                     f"buffers (HPUCLUSTER_SHM_MB={max(1, nbytes // MIB // 2)}), delete files there, or enlarge it "
                     f"(mount -o remount,size=2G {DIRECTORY}; in Docker: --shm-size=2g)"
                 ) from error
@@ -91,7 +105,8 @@ class Segment:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
             raise SharedMemoryError(
-                f"cannot open {path}: {error.strerror}; the ranks of a group must run as one user and share {DIRECTORY} "
+                f"cannot open {path}: {error.strerror}; the ranks of a group must run as one user and "
+                f"share {DIRECTORY} "
                 "(containers: --ipc=host, or one container for all ranks)"
             ) from error
         try:

@@ -134,9 +134,7 @@ class SharedTransport:
                 exchange.combine(area.slots(turn - 1, exchange.dtype), low, min(low + size, exchange.items))
             if turn >= depth:
                 low = (turn - depth) * size
-                exchange.collect(
-                    area.slots(turn - depth, exchange.dtype), low, min(low + size, exchange.items)
-                )
+                exchange.collect(area.slots(turn - depth, exchange.dtype), low, min(low + size, exchange.items))
             if turn < chunks + depth - 1:
                 self._step(guard)
         return chunks
@@ -229,9 +227,7 @@ class LocalTransport:
         if exchange.is_uneven:
             table = exchange.table()
             if table[0] != table[1]:
-                raise MismatchError(
-                    f"{guard.what}: sends {table[0]} elements to itself and expects {table[1]}"
-                )
+                raise MismatchError(f"{guard.what}: sends {table[0]} elements to itself and expects {table[1]}")
             exchange.agree([table])
         slots = self._area.slots(0, exchange.dtype)
         size = exchange.chunk_items(slots.shape[1])

@@ -14,7 +14,7 @@ from .shared_memory import Segment
 
 LINE_BYTES = 64
 _LINE_WORDS = LINE_BYTES // 8
-_YIELDS = 4
+_YIELDS = 100
 _SLICE = futex.Timeout(0.05)
 
 OnDelay = Callable[[Callable[[], list[int]]], None]

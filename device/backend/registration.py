@@ -19,6 +19,9 @@ def register(module: ModuleType) -> None:
     torch._register_device_module(NAME, module)
     _add_methods()
     patches.apply()
+    # The backward pass runs in the thread that asks for it: then every operator has the user's stack above it, and no
+    # engine thread still holds Python objects when the interpreter ends. It is this thread's setting.
+    torch.autograd.set_multithreading_enabled(False)
     runtime.load_if_built()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -120,6 +121,8 @@ def _at_exit() -> None:
     except Exception as error:
         print(f"hpu: the last graph could not run: {error}", file=sys.stderr)
     dispatcher.publish(EventId.PROCESS_EXIT, {})
+    # Engine threads of a backward pass in another thread may be waiting for the interpreter to drop their last objects.
+    time.sleep(0.002)
 
 
 _owner = os.getpid()

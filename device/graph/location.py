@@ -1,7 +1,7 @@
 """The user's source line behind an operator.
 
-The innermost frame that is neither PyTorch's nor ours. The backward pass runs in PyTorch's own thread, which has no
-Python frames: there it is the line of the main thread that called `backward()`.
+The innermost frame that is neither PyTorch's nor ours; for the backward pass the line that called `backward()`. In a
+thread without Python frames (PyTorch's engine, when another thread asks for gradients) it is the main thread's line.
 """
 
 from __future__ import annotations

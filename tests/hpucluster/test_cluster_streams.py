@@ -96,6 +96,8 @@ def test_finish_does_not_wait_for_a_process_that_keeps_its_pipe(capfd: pytest.Ca
     pump.start()
     descriptor = pump.open_pipe("", 1)
     os.write(descriptor, b"whole\npart")
-    pump.finish(patience=0.2)
-    assert capfd.readouterr().out == "whole\n"
+    pump.finish()
+    assert capfd.readouterr().out == "whole\npart\n"
+    with pytest.raises(BrokenPipeError):
+        os.write(descriptor, b"too late")
     os.close(descriptor)

@@ -151,9 +151,12 @@ def test_kernel_that_tells_nothing(supervise: Any, monkeypatch: pytest.MonkeyPat
     assert supervise(WAIT_AND_RUN + code).status == status
 
 
-def test_kernel_without_pidfds(supervise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_without_pidfds(supervise: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_module, "open_process", lambda pid: -1)
-    watcher = supervise(WAIT_AND_RUN + "finish()", WAIT_AND_RUN + "os.kill(os.getpid(), signal.SIGKILL)")
+    second = f"while not os.path.exists({str(tmp_path / 'done')!r}): time.sleep(0.1)\n"
+    second += "time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)"
+    first = f"open({str(tmp_path / 'done')!r}, 'w'); finish()"
+    watcher = supervise(WAIT_AND_RUN + first, WAIT_AND_RUN + second)
     assert watcher.status == 137
     assert [rank.status for rank in watcher.ranks] == [0, 137]
 
