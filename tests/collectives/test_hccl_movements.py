@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -142,14 +144,16 @@ def test_asynchronous_works_finish_in_order_and_fill_their_futures() -> None:
     run_ranks(3, asynchronous)
 
 
-def waits_behind_a_late_rank(rank: int, size: int) -> float:
-    if rank == 1:
-        dist.group.WORLD.communicator.membership._news.acquire()  # not what is waited on: only a pause
-        dist.group.WORLD.communicator.membership._news.release()
-        torch.randn(1500, 1500) @ torch.randn(1500, 1500)
+def waits_for_the_last(rank: int, size: int) -> tuple[float, float]:
     dist.barrier()
-    return float(rank)
+    if rank == 1:
+        time.sleep(0.3)
+    arrived = time.monotonic()
+    dist.barrier()
+    return arrived, time.monotonic()
 
 
-def test_barrier() -> None:
-    run_ranks(4, waits_behind_a_late_rank)
+def test_barrier_waits_for_the_last_rank() -> None:
+    moments = [outcome.value for outcome in run_ranks(4, waits_for_the_last)]
+    last = max(arrived for arrived, _ in moments)
+    assert all(left >= last for _, left in moments)
