@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class HpuError(RuntimeError):
-    """Base of the device's errors."""
+    """Base of the device's errors. `names_the_remedy`: the message alone is enough, a traceback adds nothing."""
+
+    names_the_remedy = True
 
 
 class BuildError(HpuError):
@@ -13,3 +15,5 @@ class BuildError(HpuError):
 
 class ConfigurationError(ValueError):
     """A card file, environment variable or option has a value that cannot be used."""
+
+    names_the_remedy = True

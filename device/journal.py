@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from .graph.causes import Cause
 
 TOP_CAUSES = 20
-WARMUP_STEPS = 2  # the first steps compile; they are left out of the mean step time
+WARMUP_STEPS = 2  # the first steps compile
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,13 @@ class Journal:
         self.step_ends.append(moment)
 
     def step_seconds(self) -> float:
-        """Mean modelled time of a step after the first two; of all steps where there are no more."""
-        ends = self.step_ends
-        if len(ends) > WARMUP_STEPS + 1:
-            return (ends[-1] - ends[WARMUP_STEPS - 1]) / (len(ends) - WARMUP_STEPS)
-        return ends[-1] / len(ends) if ends else 0.0
+        """Typical (median) modelled time of a step, the first two left out where there are more.
+
+        The median, so that an evaluation or a compilation between two steps does not count as training.
+        """
+        steps = [end - start for start, end in zip([0.0, *self.step_ends], self.step_ends, strict=False)]
+        kept = steps[WARMUP_STEPS:] or steps
+        return statistics.median(kept) if kept else 0.0
 
     def recompilations(self) -> int:
         return sum(compilation.cause.is_recompilation for compilation in self.compilations)

@@ -192,7 +192,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hpu", action="store_true", help="train on Gaudi; without it on the CPU")
     parser.add_argument("--autocast", action="store_true", help="mixed precision in bfloat16")
     parser.add_argument("--data-path", default="./data", help="folder of the MNIST files, if there are any (./data)")
-    parser.add_argument("--train-samples", type=int, default=12000, help="training samples; 0: each once (12000)")
+    parser.add_argument("--train-samples", type=int, default=24000, help="training samples; 0: each once (24000)")
     parser.add_argument("--dynamic", action="store_true", help="cut batch k to k+1 samples, to see recompilations")
     parser.add_argument("--metrics", action="store_true", help="print the graph compilation metric")
     parser.add_argument("--save-model", metavar="FILE", default=None, help="save the parameters to a file")
@@ -234,7 +234,7 @@ def main() -> None:
     scheduler = StepLR(optimizer, step_size=1, gamma=args.gamma)
     trained = model
     if args.world_size > 1:
-        trained = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False)
+        trained = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
     for epoch in range(1, args.epochs + 1):
         if train_sampler is not None:

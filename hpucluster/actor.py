@@ -44,7 +44,8 @@ class CardHost:
         try:
             self._host: Any = _shield.load("hpucluster.card_host")
         except Exception as error:
-            traceback.print_exc()
+            if not getattr(error, "names_the_remedy", False):
+                traceback.print_exc()
             self._fail(1, f"the emulated device could not be loaded: {_one_line(error)}")
             os._exit(1)
         self._channel.send({"event": "ready"})
@@ -111,7 +112,7 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _first_line(text: str, limit: int = 300) -> str:
+def _first_line(text: str, limit: int = 600) -> str:
     line = text.strip().partition("\n")[0]
     return line if len(line) <= limit else line[: limit - 1] + "…"
 

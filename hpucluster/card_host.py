@@ -6,9 +6,12 @@ Loaded after the environment is set (see `actor`), because the device reads it w
 from __future__ import annotations
 
 import habana_frameworks.torch  # noqa: F401 - registers the hpu device and the hccl process group
+from device.backend import runtime
 from device.card import current_card
 
 from .snapshots import Snapshot
+
+runtime.bridge()  # built here where it is missing: a machine that cannot is told before the script starts
 
 
 def report() -> Snapshot | None:

@@ -78,7 +78,7 @@ class TestCardFiles:
         text = (configs_dir() / "cards" / "gaudi2.toml").read_text()
         path = tmp_path / "mine.toml"
         path.write_text(text.replace(*change))
-        with pytest.raises(ConfigurationError, match="mine.toml") as caught:
+        with pytest.raises(ConfigurationError, match=r"mine\.toml") as caught:
             load_card(str(path))
         assert message in str(caught.value)
 

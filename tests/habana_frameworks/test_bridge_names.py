@@ -138,7 +138,8 @@ def test_step_closures_run_after_the_step() -> None:
 RANK = """
 import os
 import habana_frameworks.torch.distributed.hccl as hccl
-print(hccl.initialize_distributed_hpu(), *(os.environ.get(n) for n in ("HLS_MODULE_ID", "MASTER_ADDR", "MASTER_PORT", "ID")))
+names = ("HLS_MODULE_ID", "MASTER_ADDR", "MASTER_PORT", "ID")
+print(hccl.initialize_distributed_hpu(), *(os.environ.get(name) for name in names))
 """
 
 

@@ -9,7 +9,13 @@ import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
-from habana_frameworks.torch.hpu.metrics import MetricDumpFormat, MetricNotFound, metric_global, metric_localcontext, metrics_dump
+from habana_frameworks.torch.hpu.metrics import (
+    MetricDumpFormat,
+    MetricNotFound,
+    metric_global,
+    metric_localcontext,
+    metrics_dump,
+)
 
 
 def total(metric) -> int:

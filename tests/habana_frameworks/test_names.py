@@ -31,7 +31,9 @@ print("fine")
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["module", "package", "folder"])
-@pytest.mark.parametrize("imports", ["", "import torch", "import habana_frameworks.torch"], ids=["first", "torch", "plugin"])
+@pytest.mark.parametrize(
+    "imports", ["", "import torch", "import habana_frameworks.torch"], ids=["first", "torch", "plugin"]
+)
 def test_theirs_wins(script, tmp_path: Path, name: str, kind: str, imports: str) -> None:
     if kind == "module":
         (tmp_path / f"{name}.py").write_text("MINE = 'theirs'\n")
@@ -45,7 +47,10 @@ def test_theirs_wins(script, tmp_path: Path, name: str, kind: str, imports: str)
     code = SCRIPT.format(name=name, imports=imports)
     if kind == "folder":
         code = code.replace(f"import {name}\n", f"import {name}.part\n", 1).replace(f"{name}.MINE", f"{name}.part.MINE")
-        code = code.replace(f"import {name} as again\nassert again is {name} and again.MINE", f"import {name}.part as again\nassert again.MINE")
+        code = code.replace(
+            f"import {name} as again\nassert again is {name} and again.MINE",
+            f"import {name}.part as again\nassert again.MINE",
+        )
         code = code.replace(f"importlib.reload({name})", "pass")
     assert script(code).stdout == "fine\n"
 
@@ -84,7 +89,9 @@ def test_a_path_that_is_added_later(script, tmp_path: Path) -> None:
 
 
 def test_spawned_processes_and_loader_workers(script, tmp_path: Path) -> None:
-    (tmp_path / "device.py").write_text("import torch\ndef work(x): return float((torch.ones(x, device='hpu') * 2).sum())\n")
+    (tmp_path / "device.py").write_text(
+        "import torch\ndef work(x): return float((torch.ones(x, device='hpu') * 2).sum())\n"
+    )
     done = script(
         """
         import torch, device

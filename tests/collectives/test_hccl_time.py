@@ -1,0 +1,129 @@
+"""Modelled time of collectives: every rank computes the same end, and accounts it where its program waits."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from collectives.ledger import Account, Ledger
+from collectives.roce.box import load_box
+from collectives.roce.direct_mesh import DirectMesh
+from device import interop
+
+from .hccl_ranks import run_ranks
+
+
+def recorded(arrival: float) -> list[tuple[str, int, float, float, float]]:
+    """Have the card's data ready at `arrival`; returns the list into which accounts go."""
+    accounts: list[tuple[str, int, float, float, float]] = []
+    interop.collective_arrival = lambda: arrival  # type: ignore[assignment]
+    interop.collective_done = lambda *account: accounts.append(account)  # type: ignore[assignment]
+    return accounts
+
+
+def three_operations(rank: int, size: int) -> list[tuple[str, int, float, float, float]]:
+    accounts = recorded(arrival=float(rank))
+    tensors = [torch.ones(length, device="hpu") for length in (1 << 20, 1 << 10)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    works[1].wait()  # accounts the first one too: in the order of issue
+    assert [account[0] for account in accounts] == ["all_reduce", "all_reduce"]
+    dist.all_reduce(torch.ones(1 << 20), async_op=True).wait()  # host memory: no modelled time
+    assert len(accounts) == 2
+    works[0].wait()
+    dist.barrier()
+    return accounts
+
+
+def test_every_rank_ends_a_collective_at_the_same_moment() -> None:
+    size = 3
+    ranks = [outcome.value for outcome in run_ranks(size, three_operations, backend="hccl")]
+    mesh = DirectMesh(load_box("hls2"), size)
+    first = (size - 1) + mesh.seconds("all_reduce", 4 << 20)
+    second = first + mesh.seconds("all_reduce", 4 << 10)  # behind the first one: the links are busy until then
+    for rank, accounts in enumerate(ranks):
+        (_, nbytes, begin, end, waited), (_, _, _, later, _), (barrier, none, *_) = accounts
+        assert (nbytes, begin, end, waited) == (4 << 20, float(rank), first, float(size - 1 - rank))
+        assert later == second and (barrier, none) == ("barrier", 0)
+
+
+def pair(rank: int, size: int) -> list[tuple[str, int, float, float, float]]:
+    accounts = recorded(arrival=3.0 * rank)
+    tensor = torch.ones(1000, device="hpu")
+    dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
+    return accounts
+
+
+def test_a_transfer_begins_with_the_later_of_its_two_ends() -> None:
+    (sent,), (received,) = (outcome.value for outcome in run_ranks(2, pair, backend="hccl"))
+    end = 3.0 + DirectMesh(load_box("hls2"), 2).seconds("send_recv", 4000)
+    assert sent == ("send", 4000, 0.0, end, 3.0) and received == ("recv", 4000, 3.0, end, 0.0)
+
+
+def fences(rank: int, size: int) -> list[float]:
+    results = []
+    tensor = torch.full((50_000,), float(rank), device="hpu")
+    dist.all_reduce(tensor, async_op=True)  # nobody waits for the handle
+    tensor.add_(1)
+    results.append(tensor[7].item())
+    other = torch.full((3,), float(rank), device="hpu")
+    dist.broadcast(other, 1, async_op=True)
+    results.append(other.cpu()[2].item())
+    # The message is what the tensor was, though the card goes on with it before anybody receives.
+    if rank == 0:
+        message = torch.full((70_000,), 5.0, device="hpu")
+        work = dist.isend(message, 1)
+        message.zero_()
+        assert message.sum().item() == 0
+        dist.barrier()
+        work.wait()
+    else:
+        received = torch.zeros(70_000, device="hpu")
+        if rank == 2:
+            dist.barrier()
+        else:
+            dist.barrier()
+            dist.recv(received, 0)
+            results.append(received.sum().item())
+    return results
+
+
+def test_the_card_waits_for_collectives_whose_handle_was_dropped() -> None:
+    values = [outcome.value for outcome in run_ranks(3, fences, backend="hccl")]
+    assert values == [[4.0, 1.0], [4.0, 1.0, 350_000.0], [4.0, 1.0]]
+
+
+def test_a_ledger_settles_up_to_a_number(monkeypatch: object) -> None:
+    done: list[str] = []
+    original = interop.collective_done
+    interop.collective_done = lambda operation, *rest: done.append(operation)  # type: ignore[assignment]
+    try:
+        ledger = Ledger()
+        for sequence, name in ((1, "a"), (2, "b"), (4, "c")):
+            ledger.enter(Account(sequence, name, 0, 0.0, 1.0, 0.0))
+        ledger.settle(3)
+        assert done == ["a", "b"]
+        ledger.settle(3)
+        ledger.settle(9)
+        assert done == ["a", "b", "c"]
+    finally:
+        interop.collective_done = original  # type: ignore[assignment]
+
+
+def steps(rank: int, size: int) -> dict[str, float]:
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).to("hpu"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.ones(8, 64).to("hpu")).sum().backward()
+        optimizer.step()
+        torch.hpu.synchronize()
+    report = torch.hpu.synchronize() or None
+    assert report is None
+    from_card = interop.runtime.card().report()
+    return {**from_card["collectives"], "total": from_card["time"]["total"]}
+
+
+def test_the_report_of_a_run_does_not_depend_on_the_machine() -> None:
+    first, second = run_ranks(2, steps, backend="hccl"), run_ranks(2, steps, backend="hccl")
+    assert [outcome.value for outcome in first] == [outcome.value for outcome in second]
+    assert first[0].value["count"] >= 4 and first[0].value["seconds"] > 0
