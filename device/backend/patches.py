@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import DefaultDeviceType
 
 NAME = "hpu"
 
@@ -49,4 +50,5 @@ def apply() -> None:
     """Install the changes."""
     torch._tensor_str._tensor_str = _print_from_host
     torch.random.fork_rng = _fork_rng_of_one_card
+    DefaultDeviceType.set_device_type(NAME)
     torch.Tensor.record_stream = _record_stream_on_host  # type: ignore

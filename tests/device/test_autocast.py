@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def x() -> torch.Tensor:
@@ -53,6 +55,25 @@ def test_gradients_keep_the_parameters_type() -> None:
         loss = layer(x()).float().sum()
     loss.backward()
     assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_restores_autocast_and_the_dropout_mask(reentrant: bool) -> None:
+    def run(recompute: bool) -> tuple[torch.Tensor, list[torch.dtype]]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.3), nn.Linear(32, 8)).to("hpu")
+        x = torch.linspace(-1, 1, 32).reshape(4, 8).to("hpu").requires_grad_()
+        seen: list[torch.dtype] = []
+        net[0].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+        with torch.autocast("hpu", dtype=torch.bfloat16):
+            y = checkpoint(net, x, use_reentrant=reentrant) if recompute else net(x)
+        y.float().pow(2).sum().backward()
+        assert x.grad is not None
+        return x.grad.cpu(), seen
+
+    (wanted, _), (got, types) = run(recompute=False), run(recompute=True)
+    assert torch.equal(got, wanted)
+    assert types == [torch.bfloat16, torch.bfloat16]
 
 
 def test_a_list_of_ones_own(script, tmp_path: Path) -> None:
