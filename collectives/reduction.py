@@ -86,9 +86,10 @@ def _in_place(combine: Callable[..., object]) -> Reduction:
         if len(sources) == 1:
             np.copyto(target, sources[0])
             return
-        combine(sources[0], sources[1], out=target)
-        for source in sources[2:]:
-            combine(target, source, out=target)
+        with np.errstate(all="ignore"):  # infinities and NaNs are the user's business, as everywhere in torch
+            combine(sources[0], sources[1], out=target)
+            for source in sources[2:]:
+                combine(target, source, out=target)
 
     return reduce
 

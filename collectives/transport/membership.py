@@ -63,7 +63,7 @@ class Membership:
         elif kind == "left":
             self.note_trouble(sender, f"rank {self.peers[sender].rank} has left the group: {message['text']}")
         elif kind == "segment":
-            self._map(sender, message["label"], message["name"], message["nbytes"])
+            self._map(sender, message)
         elif kind == "mapped":
             with self._news:
                 self._mapped.setdefault(message["label"], {})[sender] = message["text"]
@@ -79,17 +79,18 @@ class Membership:
         """Why nothing more is to be expected of a rank; None while all is well."""
         return self._trouble.get(rank)
 
-    def _map(self, sender: int, label: str, name: str, nbytes: int) -> None:
+    def _map(self, sender: int, message: dict[str, Any]) -> None:
+        label, text = message["label"], ""
         result: Segment | str
         try:
-            result, text = Segment.attach(name, nbytes), ""
+            result = Segment.attach(message["name"], message["path"], message["nbytes"])
         except SharedMemoryError as error:
             result = text = str(error)
-        with self._news:
-            self._segments[label] = result
-            self._news.notify_all()
-        if sender != self.own:
-            self.send(sender, kind="mapped", label=label, text=text)
+        if not text or message["is_last"]:
+            with self._news:
+                self._segments[label] = result
+                self._news.notify_all()
+        self.send(sender, kind="mapped", label=label, text=text)
 
     # -- what we say ---------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class Membership:
     # -- segments ------------------------------------------------------------------------------------------
 
     def offer(self, label: str, segment: Segment, receivers: Sequence[int], deadline: float, what: str) -> None:
-        """Have `receivers` map a new segment, and take its name away. Returns once all have.
+        """Have `receivers` map a new segment, then close it to others. Returns once all have.
 
         `what` says in messages what this is for; `deadline` is in seconds of time.monotonic().
 
@@ -122,19 +123,28 @@ class Membership:
             SharedMemoryError: a receiver cannot map it.
             PeerLost, CollectiveTimeout: a receiver has gone, or does not answer before `deadline`.
         """
-        with self._news:
-            answers = self._mapped.setdefault(label, {})
-            if self.own in receivers:
-                answers[self.own] = ""
         try:
-            for rank in receivers:
-                self.send(rank, kind="segment", label=label, name=segment.name, nbytes=segment.nbytes)
-            self._await(what, lambda: [rank for rank in receivers if rank not in answers], deadline)
+            answers = self._offer(label, segment, receivers, deadline, what, is_last=False)
+            if any(answers.values()):
+                segment.give_name()
+                answers = self._offer(label, segment, receivers, deadline, what, is_last=True)
         finally:
-            segment.unlink()
+            segment.close()
         for rank, text in sorted(answers.items()):
             if text:
                 raise SharedMemoryError(f"{what}: rank {self.peers[rank].rank}: {text}")
+
+    def _offer(
+        self, label: str, segment: Segment, receivers: Sequence[int], deadline: float, what: str, is_last: bool
+    ) -> dict[int, str]:
+        """One try; returns what each receiver could not do (empty text: all is well)."""
+        with self._news:
+            answers = self._mapped[label] = {}
+        offer = {"label": label, "name": segment.name, "path": segment.path, "nbytes": segment.nbytes}
+        for rank in receivers:
+            self.send(rank, kind="segment", is_last=is_last, **offer)
+        self._await(what, lambda: [rank for rank in receivers if rank not in answers], deadline)
+        return answers
 
     def accept(self, label: str, owner: int, deadline: float, what: str) -> Segment:
         """The segment that `owner` offers under this label; waits for it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import torch.distributed as dist
 import collectives
 from collectives.transport.shared_memory import Segment, segment_name
 
-from .hccl_ranks import SHM, leftovers, run_ranks
+from .hccl_ranks import HOST, SHM, leftovers, run_ranks
 
 
 def uses_everything(rank: int, size: int) -> list[str]:
@@ -69,22 +70,65 @@ def test_the_others_end_when_one_is_killed_twenty_times() -> None:
         assert leftovers() == []
 
 
+def kill_during_start(processes: list[Any], pause: float) -> None:
+    time.sleep(pause)
+    for process in processes:
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def test_nothing_is_left_when_all_ranks_are_killed_while_they_start() -> None:
+    for step in range(15):
+        pause = 0.01 + 0.008 * step
+        run_ranks(3, works_until_killed, on_start=lambda all, pause=pause: kill_during_start(all, pause), may_fail=True)
+        assert leftovers() == []
+
+
+def without_proc(rank: int, size: int, store: str, refuses: str) -> float:
+    attach, offered = Segment.attach, []
+
+    def only_names(name: str, path: str, nbytes: int) -> Segment:
+        offered.append(path)
+        if rank and path.startswith(refuses):
+            raise collectives.SharedMemoryError("cannot open")
+        return attach(name, path, nbytes)
+
+    Segment.attach = only_names  # type: ignore[method-assign,assignment]
+    dist.init_process_group(HOST, init_method=f"file://{store}", rank=rank, world_size=size)
+    tensor = torch.ones(300_000)
+    dist.all_reduce(tensor)
+    assert rank == 0 or any(path.startswith(SHM) for path in offered)
+    return tensor[0].item()
+
+
+def test_a_segment_gets_a_name_where_proc_cannot_be_used(tmp_path: Path) -> None:
+    outcomes = run_ranks(3, without_proc, f"{tmp_path}/store", "/proc", backend="")
+    assert [outcome.value for outcome in outcomes] == [3.0] * 3
+    assert leftovers() == []
+
+
+def test_ranks_that_do_not_share_memory_are_told(tmp_path: Path) -> None:
+    for outcome in run_ranks(2, without_proc, f"{tmp_path}/store", "/", backend="", may_fail=True):
+        assert "cannot open" in outcome.text
+    assert leftovers() == []
+
+
 def test_leftovers_of_a_killed_start_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPUCLUSTER_JOB_ID", f"test{os.getpid()}-x")
     segment = Segment.create(segment_name("0", "signals"), 4096)
+    assert leftovers() == []
+    assert segment.give_name() and not segment.give_name()
     assert leftovers() == [segment.name]
     assert collectives.remove_leftovers(f"test{os.getpid()}-y") == 0
     assert collectives.remove_leftovers(f"test{os.getpid()}-x") == 1
     assert leftovers() == []
 
 
-def test_a_segment_that_exists_or_has_another_size_is_refused() -> None:
+def test_a_segment_of_another_size_or_that_is_gone_is_refused() -> None:
     segment = Segment.create(segment_name("0", "signals"), 4096)
-    try:
-        for attempt in (lambda: Segment.create(segment.name, 64), lambda: Segment.attach(segment.name, 64)):
-            with pytest.raises(collectives.SharedMemoryError, match=segment.name):
-                attempt()
-    finally:
-        segment.unlink()
+    segment.memory[5] = 7
+    assert Segment.attach("a", segment.path, 4096).memory[5] == 7
+    with pytest.raises(collectives.SharedMemoryError, match="has 4096 bytes, 64 were announced"):
+        Segment.attach("a", segment.path, 64)
+    segment.close()
     with pytest.raises(collectives.SharedMemoryError, match="cannot open"):
-        Segment.attach(segment.name, 4096)
+        Segment.attach("a", segment.path, 4096)

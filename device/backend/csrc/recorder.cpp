@@ -24,8 +24,6 @@ uint64_t bits_of(double value) {
   return bits;
 }
 
-bool on_card(const at::Tensor& tensor) { return tensor.device().type() == kHpu; }
-
 // Everything about a tensor argument but which buffer it lies in.
 void mix_tensor(Hash& hash, const at::Tensor& tensor) {
   if (!tensor.defined()) {

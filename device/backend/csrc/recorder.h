@@ -16,6 +16,8 @@
 
 namespace hpu {
 
+inline bool on_card(const at::Tensor& tensor) { return tensor.device().type() == kHpu; }
+
 // 128-bit running hash; a function of values only, so that it is the same in every process and on every machine.
 struct Hash {
   uint64_t a = 0x243F6A8885A308D3ULL;

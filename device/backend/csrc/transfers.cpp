@@ -8,8 +8,6 @@
 namespace hpu {
 namespace {
 
-bool on_card(const at::Tensor& tensor) { return tensor.device().type() == kHpu; }
-
 void host_to_card(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
   if (pending(*destination.storage().unsafeGetStorageImpl())) call_flush("host to device copy");
   require_residency(destination);
