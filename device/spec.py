@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
 
+from .description import configs_dir, parse_table, read_table
 from .errors import ConfigurationError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 CARDS = ("gaudi", "gaudi2", "gaudi3")
 
@@ -123,37 +116,6 @@ class CardSpec:
     dtypes: DtypeSpec
 
 
-def configs_dir() -> Path:
-    """Folder of the card, box and fabric descriptions."""
-    return Path(__file__).resolve().parent.parent / "configs"
-
-
-def _parse(kind: type, table: dict[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind, globals())  # named: the module itself may be hidden by then
-    names = [field.name for field in dataclasses.fields(kind)]
-    unknown = sorted(set(table) - set(names))
-    if unknown:
-        raise ConfigurationError(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(names)}")
-    values: dict[str, Any] = {}
-    for name in names:
-        if name not in table:
-            raise ConfigurationError(f"{where}: key {name!r} is missing")
-        wanted, value = hints[name], table[name]
-        if dataclasses.is_dataclass(wanted):
-            if not isinstance(value, dict):
-                raise ConfigurationError(f"{where}: [{name}] must be a table; got {value!r}")
-            values[name] = _parse(wanted, value, f"{where}: [{name}]")  # type: ignore[arg-type]
-            continue
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if wanted in (int, float, str) and (not isinstance(value, wanted) or isinstance(value, bool)):
-            raise ConfigurationError(f"{where}: {name} must be {wanted.__name__}; got {value!r}")
-        if wanted in (int, float) and value < 0:
-            raise ConfigurationError(f"{where}: {name} must not be negative; got {value!r}")
-        values[name] = value
-    return kind(**values)
-
-
 def load_card(name: str) -> CardSpec:
     """The description of a card: `gaudi`, `gaudi2`, `gaudi3`, or the path of a file of that form.
 
@@ -168,14 +130,8 @@ def load_card(name: str) -> CardSpec:
         raise ConfigurationError(
             f"unknown card {name!r}; choose one of {', '.join(CARDS)}, or the path of a card file (.toml)"
         )
-    try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
-    except OSError as error:
-        raise ConfigurationError(f"card file {path} cannot be read: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"card file {path} is not valid TOML: {error}") from error
-    return _parse(CardSpec, table, str(path))
+    card: CardSpec = parse_table(CardSpec, read_table(path, "card"), str(path), globals())
+    return card
 
 
 def chosen_card() -> CardSpec:

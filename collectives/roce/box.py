@@ -4,19 +4,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
 
+from device.description import configs_dir, parse_table, read_table
 from device.errors import ConfigurationError
-from device.spec import configs_dir
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 @dataclass(frozen=True)
@@ -71,32 +63,6 @@ class BoxSpec:
         return self.ports.scale_out * self.ports.line_rate_bytes_per_s * self.roce.efficiency
 
 
-def _parse(kind: Any, table: dict[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind, globalns=globals())  # our modules may be hidden from sys.modules
-    names = [field.name for field in dataclasses.fields(kind)]
-    unknown = sorted(set(table) - set(names))
-    if unknown:
-        raise ConfigurationError(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(names)}")
-    values: dict[str, Any] = {}
-    for name in names:
-        if name not in table:
-            raise ConfigurationError(f"{where}: key {name!r} is missing")
-        wanted, value = hints[name], table[name]
-        if dataclasses.is_dataclass(wanted):
-            if not isinstance(value, dict):
-                raise ConfigurationError(f"{where}: [{name}] must be a table; got {value!r}")
-            values[name] = _parse(wanted, value, f"{where}: [{name}]")
-            continue
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            raise ConfigurationError(f"{where}: {name} must be {wanted.__name__}; got {value!r}")
-        if wanted in (int, float) and value < 0:
-            raise ConfigurationError(f"{where}: {name} must not be negative; got {value!r}")
-        values[name] = value
-    return kind(**values)
-
-
 def load_box(name: str) -> BoxSpec:
     """The description of a box: `hls1`, `hls2`, `hls3`, or the path of a file of that form.
 
@@ -108,14 +74,7 @@ def load_box(name: str) -> BoxSpec:
     if not path.is_file() and not name.endswith(".toml"):
         known = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
         raise ConfigurationError(f"unknown box {name!r}; choose one of {known}, or the path of a box file (.toml)")
-    try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
-    except OSError as error:
-        raise ConfigurationError(f"box file {path} cannot be read: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"box file {path} is not valid TOML: {error}") from error
-    box: BoxSpec = _parse(BoxSpec, table, str(path))
+    box: BoxSpec = parse_table(BoxSpec, read_table(path, "box"), str(path), globals())
     for key, value in (
         ("cards", box.cards),
         ("[ports] line_rate_bytes_per_s", box.ports.line_rate_bytes_per_s),

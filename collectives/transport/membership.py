@@ -83,7 +83,7 @@ class Membership:
         label, text = message["label"], ""
         result: Segment | str
         try:
-            result = Segment.attach(message["name"], message["path"], message["nbytes"])
+            result = Segment.attach(message["name"], message["path"], message["nbytes"], message["inode"])
         except SharedMemoryError as error:
             result = text = str(error)
         if not text or message["is_last"]:
@@ -140,9 +140,9 @@ class Membership:
         """One try; returns what each receiver could not do (empty text: all is well)."""
         with self._news:
             answers = self._mapped[label] = {}
-        offer = {"label": label, "name": segment.name, "path": segment.path, "nbytes": segment.nbytes}
+        file = {"name": segment.name, "path": segment.path, "nbytes": segment.nbytes, "inode": segment.inode}
         for rank in receivers:
-            self.send(rank, kind="segment", is_last=is_last, **offer)
+            self.send(rank, kind="segment", label=label, is_last=is_last, **file)
         self._await(what, lambda: [rank for rank in receivers if rank not in answers], deadline)
         return answers
 

@@ -55,13 +55,14 @@ class Segment:
     """`nbytes` of memory that several processes map.
 
     `memory` is it as bytes (uint8, shape [nbytes]); `address` its place in this process; `path` is where others find
-    it until `close`. The mapping ends when the last view of it is gone.
+    it until `close`, and `inode` how they know that it is the same file. The mapping ends when the last view of it is gone.
     """
 
     def __init__(self, name: str, path: str, descriptor: int, nbytes: int) -> None:
         self.name = name
         self.path = path
         self.nbytes = nbytes
+        self.inode = os.fstat(descriptor).st_ino
         self._descriptor = descriptor
         mapping = mmap.mmap(descriptor, nbytes)
         self._anchor = ctypes.c_char.from_buffer(mapping)
@@ -112,7 +113,11 @@ class Segment:
         if self.path == path:
             return False
         # Only with a folder's descriptor (unused, as the path is absolute) does Python follow the link to the file.
-        os.link(f"/proc/self/fd/{self._descriptor}", path, src_dir_fd=self._descriptor, follow_symlinks=True)
+        source = f"/proc/self/fd/{self._descriptor}"
+        try:
+            os.link(source, path, src_dir_fd=self._descriptor, follow_symlinks=True)
+        except OSError as error:
+            raise SharedMemoryError(f"cannot make {path}: {error.strerror}") from error
         self.path = path
         return True
 
@@ -123,18 +128,21 @@ class Segment:
         os.close(self._descriptor)
 
     @classmethod
-    def attach(cls, name: str, path: str, nbytes: int) -> Segment:
+    def attach(cls, name: str, path: str, nbytes: int, inode: int) -> Segment:
         """Map the segment that another rank made.
 
         Raises:
-            SharedMemoryError: it cannot be opened, or has another size.
+            SharedMemoryError: it cannot be opened, or is another file (a process number means another process in
+                another PID namespace).
         """
         descriptor = -1
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            size = os.fstat(descriptor).st_size
-            if size != nbytes:
-                raise SharedMemoryError(f"{path} has {size} bytes, {nbytes} were announced")
+            found = os.fstat(descriptor)
+            if (found.st_size, found.st_ino) != (nbytes, inode):
+                raise SharedMemoryError(
+                    f"{path} has {found.st_size} bytes and inode {found.st_ino}; announced were {nbytes} and {inode}"
+                )
             return cls(name, path, descriptor, nbytes)
         except OSError as error:
             raise SharedMemoryError(

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from ..description import configs_dir
 from ..errors import ConfigurationError
-from ..spec import configs_dir
 
 NORMALIZATIONS = {"batch_norm", "group_norm", "instance_norm", "layer_norm"}
 _ALIASES = {"truediv": ["true_divide"], "iadd": ["add_"]}  # Python spellings

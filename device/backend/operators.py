@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from ..description import configs_dir
 from ..errors import ConfigurationError
-from ..spec import configs_dir
 
 # `mode.values` refuses devices outside PyTorch; the two losses, taken apart, resize their scalar result and warn.
 ALSO_WHOLE = ["aten::mode.values", "aten::mse_loss", "aten::smooth_l1_loss"]

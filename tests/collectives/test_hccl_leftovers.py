@@ -86,11 +86,11 @@ def test_nothing_is_left_when_all_ranks_are_killed_while_they_start() -> None:
 def without_proc(rank: int, size: int, store: str, refuses: str) -> float:
     attach, offered = Segment.attach, []
 
-    def only_names(name: str, path: str, nbytes: int) -> Segment:
+    def only_names(name: str, path: str, nbytes: int, inode: int) -> Segment:
         offered.append(path)
         if rank and path.startswith(refuses):
             raise collectives.SharedMemoryError("cannot open")
-        return attach(name, path, nbytes)
+        return attach(name, path, nbytes, inode)
 
     Segment.attach = only_names  # type: ignore[method-assign,assignment]
     dist.init_process_group(HOST, init_method=f"file://{store}", rank=rank, world_size=size)
@@ -123,12 +123,13 @@ def test_leftovers_of_a_killed_start_can_be_removed(monkeypatch: pytest.MonkeyPa
     assert leftovers() == []
 
 
-def test_a_segment_of_another_size_or_that_is_gone_is_refused() -> None:
+def test_another_file_or_one_that_is_gone_is_refused() -> None:
     segment = Segment.create(segment_name("0", "signals"), 4096)
     segment.memory[5] = 7
-    assert Segment.attach("a", segment.path, 4096).memory[5] == 7
-    with pytest.raises(collectives.SharedMemoryError, match="has 4096 bytes, 64 were announced"):
-        Segment.attach("a", segment.path, 64)
+    assert Segment.attach("a", segment.path, 4096, segment.inode).memory[5] == 7
+    for nbytes, inode in ((64, segment.inode), (4096, segment.inode + 1)):
+        with pytest.raises(collectives.SharedMemoryError, match="has 4096 bytes and inode"):
+            Segment.attach("a", segment.path, nbytes, inode)
     segment.close()
     with pytest.raises(collectives.SharedMemoryError, match="cannot open"):
-        Segment.attach("a", segment.path, 4096)
+        Segment.attach("a", segment.path, 4096, segment.inode)

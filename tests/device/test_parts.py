@@ -12,6 +12,7 @@ from device.clock import Clock
 from device.compiler.compile import compile_graph, workspace_bytes
 from device.compiler.cost import compile_seconds, node_cost, transfer_seconds
 from device.compiler.lowering import Engine, lower
+from device.description import configs_dir
 from device.errors import ConfigurationError
 from device.graph.causes import FIRST, explain
 from device.graph.ir import Buffer, Graph, Node, Operand, Window
@@ -19,7 +20,7 @@ from device.memory import GRANULE, INITIAL_WORKSPACE, Hbm, aligned
 from device.modules import own_module, visible_modules
 from device.recipe_cache import RecipeCache
 from device.report import time_shares
-from device.spec import CARDS, configs_dir, load_card
+from device.spec import CARDS, load_card
 
 GAUDI2 = load_card("gaudi2")
 

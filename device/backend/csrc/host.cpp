@@ -1,4 +1,5 @@
 // The card's memory seen from the host: aliases, results that move in, operators that run at once.
+#include "arguments.h"
 #include "recorder.h"
 
 #include <ATen/EmptyTensor.h>
@@ -41,25 +42,8 @@ void place_result(const at::Tensor& result, const at::Tensor& destination) {
 
 namespace {
 
-c10::IValue to_host(const c10::IValue& value) {
-  auto alias = [](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.device().type() == kHpu ? host_alias(tensor) : tensor;
-  };
-  if (value.isTensor()) return alias(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const auto& tensor : value.toTensorVector()) list.push_back(alias(tensor));
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const auto& item : value.toOptionalTensorVector())
-      list.push_back(item.has_value() ? std::optional<at::Tensor>(alias(*item)) : std::nullopt);
-    return list;
-  }
-  if (value.isDevice()) return c10::Device(c10::DeviceType::CPU);
-  if (value.isGenerator()) return c10::IValue();
-  return value;
+at::Tensor to_host_tensor(const at::Tensor& tensor) {
+  return tensor.defined() && on_card(tensor) ? host_alias(tensor) : tensor;
 }
 
 at::Tensor to_card(const at::Tensor& result, int64_t* nbytes) {
@@ -83,7 +67,7 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   torch::jit::Stack host;
   Hash key = info.hash;
   for (const auto& value : arguments) {
-    host.push_back(to_host(value));
+    host.push_back(map_argument(value, c10::Device(c10::kCPU), to_host_tensor));
     if (value.isTensor() && value.toTensor().defined()) {
       key.mix(static_cast<uint64_t>(value.toTensor().scalar_type()));
       for (auto size : value.toTensor().sizes()) key.mix(static_cast<uint64_t>(size));

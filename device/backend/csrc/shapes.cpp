@@ -1,4 +1,5 @@
 // Shapes of results before anything ran: asked once of PyTorch's meta kernels, then remembered.
+#include "arguments.h"
 #include "recorder.h"
 
 #include <ATen/EmptyTensor.h>
@@ -10,27 +11,9 @@
 namespace hpu {
 namespace {
 
-at::Tensor to_meta(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.device().type() != kHpu) return tensor;
+at::Tensor to_meta_tensor(const at::Tensor& tensor) {
+  if (!tensor.defined() || !on_card(tensor)) return tensor;
   return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-}
-
-c10::IValue to_meta(const c10::IValue& value) {
-  if (value.isTensor()) return to_meta(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const auto& tensor : value.toTensorVector()) list.push_back(to_meta(tensor));
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const auto& item : value.toOptionalTensorVector())
-      list.push_back(item.has_value() ? std::optional<at::Tensor>(to_meta(*item)) : std::nullopt);
-    return list;
-  }
-  if (value.isDevice()) return c10::Device(c10::DeviceType::Meta);
-  if (value.isGenerator()) return c10::IValue();
-  return value;
 }
 
 ResultShape shape_of(const at::Tensor& tensor) {
@@ -81,7 +64,9 @@ void correct_normalization(const OpInfo& info, const torch::jit::Stack& stack, R
 }
 
 // Bags keep bookkeeping whose size depends on the reduction and on the kernel: ask the CPU kernel itself, on zeros.
-bool ask_host_kernel(const OpInfo& info) { return info.name.rfind("aten::_embedding_bag", 0) == 0 && info.name.find("backward") == std::string::npos; }
+bool ask_host_kernel(const OpInfo& info) {
+  return info.name.rfind("aten::_embedding_bag", 0) == 0 && info.name.find("backward") == std::string::npos;
+}
 
 at::Tensor zeros_like_on_host(const at::Tensor& tensor) {
   auto zeros = at::detail::empty_cpu(tensor.sizes(), tensor.scalar_type(), c10::Layout::Strided, c10::kCPU, false, std::nullopt);
@@ -95,7 +80,7 @@ std::shared_ptr<const ResultShapes> ask_meta(const OpInfo& info, const torch::ji
   const bool on_host = ask_host_kernel(info);
   for (const auto& value : torch::jit::last(stack, info.arguments)) {
     if (on_host && value.isTensor() && value.toTensor().defined()) meta.push_back(zeros_like_on_host(value.toTensor()));
-    else meta.push_back(to_meta(value));
+    else meta.push_back(map_argument(value, c10::Device(c10::kMeta), to_meta_tensor));
   }
   std::vector<c10::IValue> outs;
   for (int position : info.outs) outs.push_back(meta[position]);
