@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import os
+import sys
+from types import ModuleType
+from typing import Any
 
 from . import _shield
 
+OFF = ("0", "false", "no", "off")
+
+
+class _UnbuiltDevice(ModuleType):
+    """`torch.hpu` until the first use of anything in it, which builds the bridge to PyTorch where it is missing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_shield.load("habana_frameworks.torch.hpu"), name)
+
 
 def __autoload() -> None:
-    """Entry point of `torch.backends`: `import torch` alone gives `torch.hpu`. PT_HPU_AUTOLOAD=0 turns it off."""
-    if os.environ.get("PT_HPU_AUTOLOAD", "").strip().lower() in ("0", "false", "no", "off"):
+    """Entry point of `torch.backends`: `import torch` alone gives `torch.hpu`. PT_HPU_AUTOLOAD=0 turns it off.
+
+    Where the bridge was built before, the device is registered now. Otherwise that waits for the first use of the
+    device, so that programs without one are not held up, and see the PyTorch that they would see without us.
+    """
+    if os.environ.get("PT_HPU_AUTOLOAD", "").strip().lower() in OFF:
         return
-    _shield.load("habana_frameworks.torch")
+    # A module of ours that imports PyTorch is not complete yet when PyTorch calls here: then, too, wait for the first use.
+    if not _shield.importing() and _shield.load("device.backend.native").library_path().exists():
+        _shield.load("habana_frameworks.torch")
+        return
+    torch = sys.modules["torch"]
+    torch._register_device_module("hpu", _UnbuiltDevice("torch.hpu"))

@@ -136,6 +136,12 @@ def load(name: str) -> ModuleType:
         return importlib.import_module(name)
 
 
+def importing() -> bool:
+    """Whether a module of ours is being imported at this moment, further up the stack."""
+    ours_now = [module for name, module in list(sys.modules.items()) if _is_shared_name(name) and _is_ours(module)]
+    return any(getattr(module.__spec__, "_initializing", False) for module in ours_now)
+
+
 def hide() -> None:
     """From here on the shared names belong to the user's script first; whatever of ours is loaded works on."""
     with ours():

@@ -55,7 +55,8 @@ class Segment:
     """`nbytes` of memory that several processes map.
 
     `memory` is it as bytes (uint8, shape [nbytes]); `address` its place in this process; `path` is where others find
-    it until `close`, and `inode` how they know that it is the same file. The mapping ends when the last view of it is gone.
+    it until `close`, and `inode` how they know that it is the same file. The mapping ends when the last view of it is
+    gone.
     """
 
     def __init__(self, name: str, path: str, descriptor: int, nbytes: int) -> None:

@@ -3,26 +3,59 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import torch
 
-from . import patches, runtime
+from ..errors import BuildError
+from . import native, patches, runtime
 
 NAME = "hpu"
 
 
+_redirections: list[torch.library.Library] = []
+
+
 def register(module: ModuleType) -> None:
-    """Name the backend and install `module` as `torch.hpu`. A second call does nothing."""
+    """Build the bridge where it is missing, name the backend, and install `module` as `torch.hpu`.
+
+    Where the bridge cannot be built PyTorch stays as it is, but for `torch.hpu`: the first use of the device tells why.
+    A second call does nothing.
+    """
     if getattr(torch, NAME, None) is module:
         return
-    torch.utils.rename_privateuse1_backend(NAME)
+    late = hasattr(torch, NAME)
+    if late:
+        delattr(torch, NAME)
     torch._register_device_module(NAME, module)
+    built = native.library_path().exists()
+    try:
+        native.ensure_built()
+    except BuildError:
+        return
+    torch.utils.rename_privateuse1_backend(NAME)
     _add_methods()
     patches.apply()
     # The backward pass runs in the thread that asks for it: then every operator has the user's stack above it, and no
     # engine thread still holds Python objects when the interpreter ends. It is this thread's setting.
     torch.autograd.set_multithreading_enabled(False)
-    runtime.load_if_built()
+    bridge = runtime.bridge()
+    if not built or late:
+        _redirect_unused_key(bridge)
+
+
+def _redirect_unused_key(bridge: Any) -> None:
+    # Before the backend had its name, "hpu" meant a key of PyTorch's that nothing uses. The call that triggered the
+    # building, and devices made before, still carry it: tensors asked for there are made on our device.
+    bridge.guard_unused_key()
+    library = torch.library.Library("aten", "IMPL")
+
+    def make(factory: Any) -> Any:
+        return lambda *arguments, device=None, **options: factory(*arguments, device=torch.device(NAME, 0), **options)
+
+    library.impl("empty.memory_format", make(torch.ops.aten.empty.memory_format), "HPU")
+    library.impl("empty_strided", make(torch.ops.aten.empty_strided.default), "HPU")
+    _redirections.append(library)
 
 
 def _add_methods() -> None:

@@ -47,13 +47,6 @@ def bridge() -> Any:
     return _bridge
 
 
-def load_if_built() -> None:
-    """Load the bridge where that costs next to nothing: when it was built before."""
-    path = native.library_path()
-    if _bridge is None and path.exists():
-        _load(path)
-
-
 def _load(path: Path) -> None:
     global _bridge
     module = native.load(path)

@@ -74,6 +74,18 @@ def test_ours_can_be_imported_where_the_user_has_none(script) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["device.card", "device.backend.native", "collectives", "hpucluster.report"])
+def test_ours_may_be_imported_before_torch(script, name: str) -> None:
+    script(
+        f"""
+        import {name}
+        import torch
+        assert (torch.ones(3, device="hpu") + 1).sum().item() == 6
+        assert torch.hpu.memory_allocated() > 0
+        """
+    )
+
+
 def test_a_path_that_is_added_later(script, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "device.py").write_text("MINE = 'theirs'\n")

@@ -19,14 +19,15 @@ std::atomic<int> device_total{1};
 std::atomic<bool> initialized{false};
 
 c10::Device card() { return c10::Device(kHpu, 0); }
-c10::Stream numbered(c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, card(), id); }
 
 struct Guard final : public c10::impl::DeviceGuardImplInterface {
   static thread_local c10::StreamId stream;
 
-  c10::DeviceType type() const override { return kHpu; }
-  c10::Device exchangeDevice(c10::Device /*device*/) const override { return card(); }
-  c10::Device getDevice() const override { return card(); }
+  explicit Guard(c10::DeviceType type = kHpu) : type_(type) {}
+
+  c10::DeviceType type() const override { return type_; }
+  c10::Device exchangeDevice(c10::Device /*device*/) const override { return own(); }
+  c10::Device getDevice() const override { return own(); }
   void setDevice(c10::Device /*device*/) const override {}
   void uncheckedSetDevice(c10::Device /*device*/) const noexcept override {}
   c10::Stream getStream(c10::Device /*device*/) const override { return numbered(stream); }
@@ -37,7 +38,7 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
     return numbered(next++);
   }
   c10::Stream exchangeStream(c10::Stream next) const override {
-    const c10::Stream before = getStream(card());
+    const c10::Stream before = numbered(stream);
     stream = next.id();
     return before;
   }
@@ -56,6 +57,12 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
     call_flush("synchronize");
   }
   c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_total.load()); }
+
+ private:
+  c10::Device own() const { return c10::Device(type_, 0); }
+  c10::Stream numbered(c10::StreamId id) const { return c10::Stream(c10::Stream::UNSAFE, own(), id); }
+
+  c10::DeviceType type_;
 };
 
 thread_local c10::StreamId Guard::stream = 0;
@@ -131,6 +138,12 @@ struct Hooks final : public at::PrivateUse1HooksInterface {
 
 void set_device_count(int count) { device_total = count; }
 void set_initialized() { initialized = true; }
+
+// PyTorch has an hpu key of its own, which nothing uses; devices made before ours had its name carry it.
+void guard_unused_key() {
+  static const auto* guard = new Guard(c10::DeviceType::HPU);
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::HPU)].store(guard);
+}
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 

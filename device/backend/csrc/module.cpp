@@ -17,6 +17,7 @@ namespace hpu {
 
 void set_device_count(int count);
 void set_initialized();
+void guard_unused_key();
 
 Gil::Gil() : state(static_cast<int>(PyGILState_Ensure())) {}
 Gil::~Gil() { PyGILState_Release(static_cast<PyGILState_STATE>(state)); }
@@ -176,6 +177,7 @@ PYBIND11_MODULE(_bridge, module) {
   module.def("record_directly", &record_directly);
   module.def("set_device_count", &set_device_count);
   module.def("set_initialized", &set_initialized);
+  module.def("guard_unused_key", &guard_unused_key);
   module.def("set_numerics", &set_numerics);
   module.def("host_alias", [](const at::Tensor& tensor) {
     settle();

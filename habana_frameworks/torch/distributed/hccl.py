@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from collectives import register
+from collectives.registration import register
 from device.modules import visible_modules
 
 _DEFAULTS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}

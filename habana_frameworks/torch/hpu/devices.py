@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from device import modules
-from device.backend import runtime
+from device.backend import native, runtime
 from device.card import current_card
 from device.spec import chosen_card
 
@@ -40,9 +40,9 @@ def device_count() -> int:
 
 
 def is_available() -> bool:
-    """Whether there is a card. Never raises."""
+    """Whether there is a card that can be used. Never raises."""
     try:
-        return device_count() > 0
+        return device_count() > 0 and native.library_path().exists()
     except ValueError:
         return False
 
