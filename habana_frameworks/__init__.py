@@ -29,7 +29,7 @@ def __autoload() -> None:
     """
     if os.environ.get("PT_HPU_AUTOLOAD", "").strip().lower() in OFF:
         return
-    # A module of ours that imports PyTorch is not complete yet when PyTorch calls here: then, too, wait for the first use.
+    # A module of ours that imports PyTorch is not complete yet when PyTorch calls here: then, too, wait.
     if not _shield.importing() and _shield.load("device.backend.native").library_path().exists():
         _shield.load("habana_frameworks.torch")
         return
