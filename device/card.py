@@ -235,7 +235,8 @@ class Card:
 
     def report(self) -> dict[str, Any]:
         """Everything measured so far, as plain data. Cheap; callable from any thread."""
-        return card_report(self)
+        cache: RecipeCache[Any] = self.recipes if self.settings.lazy else self.kernels
+        return card_report(self.spec, self.module, self.settings, self.clock, self.sync_memory(), self.journal, cache)
 
 
 _current: Card | None = None

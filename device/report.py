@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .card import Card
+from .clock import Clock
+from .environment import Settings
+from .journal import Journal
+from .memory import Hbm
+from .recipe_cache import RecipeCache
+from .spec import CardSpec
 
 
 def time_shares(total: float, compiling: float, collectives: float, device: float) -> dict[str, float]:
@@ -23,16 +27,22 @@ def time_shares(total: float, compiling: float, collectives: float, device: floa
     return shares
 
 
-def card_report(card: Card) -> dict[str, Any]:
-    """The figures of `card`; times in modelled seconds, sizes in bytes."""
-    journal, clock, memory = card.journal, card.clock, card.sync_memory()
-    cache = card.recipes if card.settings.lazy else card.kernels
+def card_report(
+    spec: CardSpec,
+    module: int,
+    settings: Settings,
+    clock: Clock,
+    memory: Hbm,
+    journal: Journal,
+    cache: RecipeCache[Any],
+) -> dict[str, Any]:
+    """The figures of one card; times in modelled seconds, sizes in bytes."""
     shares = time_shares(clock.now, journal.compile_seconds, journal.collective_seconds, journal.device_seconds)
     return {
-        "card": card.spec.name,
-        "module": card.module,
-        "mode": card.settings.mode,
-        "software": card.settings.software,
+        "card": spec.name,
+        "module": module,
+        "mode": settings.mode,
+        "software": settings.software,
         "steps": journal.steps,
         "step_source": "optimizer" if journal.optimizer_steps else "mark_step",
         "graphs_compiled": len(journal.compilations),

@@ -66,6 +66,15 @@ struct OpInfo {
 
 OpInfo& op_info(const c10::OperatorHandle& op);
 
+inline bool contains(const std::vector<int>& positions, size_t position) {
+  for (int candidate : positions)
+    if (candidate == static_cast<int>(position)) return true;
+  return false;
+}
+
+// key.cpp: everything about a call but which buffers its tensors lie in and the values that travel beside the recipe.
+Hash key_of(const OpInfo& info, const torch::jit::Stack& stack);
+
 // A strided window of a buffer.
 struct Window {
   c10::ScalarType dtype = c10::ScalarType::Float;
