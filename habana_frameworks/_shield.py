@@ -5,6 +5,9 @@ one, while this distribution goes on using its own. So ours are imported inside 
 and afterwards leave `sys.modules`; a finder in front of all others then answers an import of such a name with the
 user's module where there is one on `sys.path`, and with ours otherwise. This works because our modules import only
 at their top, all of it inside `ours()`, and hold what they need from then on.
+
+One case is Python's alone, before PyTorch has loaded us: of a folder without `__init__.py` and an installed package of
+the same name, plain Python takes the package.
 """
 
 from __future__ import annotations
@@ -92,11 +95,18 @@ class _TheirsFirst(MetaPathFinder):
 def _find_theirs(name: str) -> ModuleSpec | None:
     others = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
     spec = PathFinder.find_spec(name, others)
-    if spec is None or spec.origin is not None:
-        return spec
+    if spec is None:
+        return None
+    if spec.origin is not None:
+        return None if _is_copy_of_ours(Path(spec.origin)) else spec
     # A folder without __init__.py: a package only if there is Python in it.
     folders = [Path(folder) for folder in spec.submodule_search_locations or []]
     return spec if any(next(folder.glob("*.py"), None) for folder in folders) else None
+
+
+def _is_copy_of_ours(origin: Path) -> bool:
+    """A checkout of this project on the path, beside the installed distribution, is nobody's module of that name."""
+    return (origin.parent.parent / "habana_frameworks" / Path(__file__).name).exists()
 
 
 _ours_only = _OursOnly()

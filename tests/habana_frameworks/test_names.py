@@ -29,11 +29,17 @@ print("fine")
 """
 
 
+# A folder without __init__.py that is imported before PyTorch loses to any installed package: that is Python's rule.
+CASES = [
+    (imports, kind)
+    for imports in ("", "import torch", "import habana_frameworks.torch")
+    for kind in ("module", "package", "folder")
+    if imports or kind != "folder"
+]
+
+
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["module", "package", "folder"])
-@pytest.mark.parametrize(
-    "imports", ["", "import torch", "import habana_frameworks.torch"], ids=["first", "torch", "plugin"]
-)
+@pytest.mark.parametrize(("imports", "kind"), CASES)
 def test_theirs_wins(script, tmp_path: Path, name: str, kind: str, imports: str) -> None:
     if kind == "module":
         (tmp_path / f"{name}.py").write_text("MINE = 'theirs'\n")
@@ -82,6 +88,22 @@ def test_ours_may_be_imported_before_torch(script, name: str) -> None:
         import torch
         assert (torch.ones(3, device="hpu") + 1).sum().item() == 6
         assert torch.hpu.memory_allocated() > 0
+        """
+    )
+
+
+def test_a_checkout_of_ours_on_the_path_is_not_the_users(script, tmp_path: Path) -> None:
+    (tmp_path / "checkout" / "habana_frameworks").mkdir(parents=True)
+    (tmp_path / "checkout" / "habana_frameworks" / "_shield.py").write_text("")
+    (tmp_path / "checkout" / "device").mkdir()
+    (tmp_path / "checkout" / "device" / "__init__.py").write_text("")
+    script(
+        """
+        import sys, torch
+        sys.path.append("checkout")
+        torch.ones(1, device="hpu").item()
+        from device.card import current_card
+        assert current_card() is not None
         """
     )
 
