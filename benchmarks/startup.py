@@ -68,7 +68,8 @@ def start_hpurun(cards: int) -> Start:
 def start_torchrun(ranks: int) -> Start:
     """One start of `torchrun`, on the CPU with gloo."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks)]
-    return Start(measure([*command, str(SCRIPT), "cpu"], ranks, environment()), {})
+    plain = {**environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # the peer is PyTorch without us
+    return Start(measure([*command, str(SCRIPT), "cpu"], ranks, plain), {})
 
 
 def environment() -> dict[str, str]:
