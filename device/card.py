@@ -16,7 +16,6 @@ from .clock import Clock
 from .compiler.compile import compile_graph
 from .compiler.cost import compile_seconds, node_cost, transfer_seconds
 from .compiler.lowering import lower
-from .compiler.recipe import Recipe
 from .environment import Settings
 from .events import EventId, dispatcher
 from .executor import EagerKernel, LoadedRecipe
@@ -116,13 +115,12 @@ class Card:
 
     def on_flush(self, reason: str) -> None:
         """The bridge needs everything recorded so far to have run."""
-        if self.settings.lazy:
-            self.flush(reason)
-            if reason in ("item", "synchronize") or reason.startswith("aten::"):
-                self.join()
-                self.clock.wait()
-        else:
+        if not self.settings.lazy:
             self._settle_fences()
+        elif reason in ("item", "synchronize") or reason.startswith("aten::"):
+            self.flush_and_wait(reason)
+        else:
+            self.flush(reason)
 
     def on_recorded(self) -> None:
         """The graph is as long as it may become: one operator in eager mode, PT_HPU_MAX_COMPOUND_OP_SIZE in lazy."""
@@ -254,11 +252,3 @@ def acquire(make: Callable[[], Card]) -> Card:
         _current = make()
         dispatcher.publish(EventId.DEVICE_ACQUIRED, {})
     return _current
-
-
-def recipe_names(card: Card) -> list[str]:
-    """Names of the cached recipes, least recently used first."""
-    return [entry.recipe.name for entry in card.recipes]
-
-
-__all__ = ["Card", "Recipe", "acquire", "current_card", "recipe_names"]

@@ -11,7 +11,7 @@ from types import TracebackType
 from device.backend import runtime
 
 from .metric_file import MetricDumpFormat, MetricFile, write_dump
-from .metric_kinds import KINDS, Metric, Stats
+from .metric_kinds import KINDS, Metric
 
 __all__ = [
     "Metric",
@@ -106,18 +106,6 @@ def metric_debug_enable_saver() -> None:
     global _file
     if _file is None:
         _file = MetricFile.from_environment(_global)
-
-
-def stats(name: str) -> Stats:
-    """Statistics of a metric of the process.
-
-    Raises:
-        MetricNotFound: there is none of that name.
-    """
-    metric = metric_global(name)
-    if metric is None:
-        raise MetricNotFound(f"no metric {name!r}; there are {', '.join(_names())}")
-    return metric.stats()
 
 
 _start()
