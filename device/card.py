@@ -13,9 +13,10 @@ import torch
 
 from . import modules
 from .clock import Clock
-from .compiler.compile import compile_graph
-from .compiler.cost import compile_seconds, node_cost, transfer_seconds
+from .compiler.compile import compile_graph, place
+from .compiler.cost import compile_seconds, transfer_seconds
 from .compiler.lowering import lower
+from .compiler.program import Program
 from .environment import Settings
 from .events import EventId, dispatcher
 from .executor import EagerKernel, LoadedRecipe
@@ -70,7 +71,7 @@ class Card:
         self.journal.device_seconds += loaded.recipe.seconds
         loaded.run(recording)
         # Told last: a listener may use the card, which waits until this graph has run.
-        dispatcher.publish(event, {"recipe_id": loaded.recipe.graph.signature[:16]})
+        dispatcher.publish(event, {"recipe_id": loaded.recipe.signature[:16]})
 
     def flush_and_wait(self, reason: str) -> None:
         """End the graph and wait for the card: reads of a value and `synchronize`."""
@@ -96,10 +97,10 @@ class Card:
         if loaded is not None:
             return loaded, EventId.CACHE_HIT
         graph = graph_of(recording, self._lines)
-        cause = explain(graph, [entry.recipe.graph for entry in self.recipes])
+        cause = explain(graph, [entry.graph for entry in self.recipes])
         recipe = compile_graph(graph, self.spec, len(self.journal.compilations))
         self._compiled(recipe.name, recipe.compile_seconds, cause, len(graph.nodes))
-        loaded = LoadedRecipe(recipe, self._bridge.Executable(recording))
+        loaded = LoadedRecipe(recipe, graph, self._bridge.Executable(recording))
         recording.remember()
         self.recipes.put(signature, loaded)
         return loaded, EventId.CACHE_MISS
@@ -144,7 +145,7 @@ class Card:
 
     def _eager_kernel(self, recording: Any) -> EagerKernel:
         graph = graph_of(recording, {})
-        seconds = sum(node_cost(lower(node), self.spec).seconds for node in graph.nodes)
+        seconds = place(lower(graph), self.spec, graph.nodes[0].op, graph.signature).seconds
         output = sum(aligned(buffer.nbytes) for buffer in graph.buffers if buffer.is_output)
         kernel = EagerKernel(graph.nodes[0].op, seconds, output, self._bridge.Executable(recording))
         recording.remember()
@@ -153,7 +154,17 @@ class Card:
         self.kernels.put(recording.signature, kernel)
         return kernel
 
-    def on_transfer(self, direction: str, nbytes: int, non_blocking: bool) -> None:
+    def on_transfer(
+        self,
+        direction: str,
+        nbytes: int,
+        pinned: bool,
+        non_blocking: bool,
+        address: int,
+        epoch: int,
+        dtype: str,
+        sizes: tuple[int, ...],
+    ) -> None:
         """A copy between host and card is about to happen; what it reads was flushed before."""
         self._settle_fences()
         seconds = transfer_seconds(nbytes, self.spec)
@@ -178,7 +189,7 @@ class Card:
             text = DATA_DEPENDENT if operator in self._immediate else FIRST
             self._immediate |= {key, operator}
             name = f"graph_{len(self.journal.compilations)}_{key[:12]}"
-            self._compiled(name, compile_seconds(1, self.spec), Cause(text, operator, locate()), 1)
+            self._compiled(name, compile_seconds(Program((), (), 1), self.spec), Cause(text, operator, locate()), 1)
         self.clock.work(self.spec.host.launch_s)
         self.clock.launch(self.spec.device.kernel_s)
         self.clock.wait()

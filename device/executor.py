@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .compiler.recipe import Recipe
+from .graph.ir import Graph
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class LoadedRecipe:
     """A recipe that this process can run."""
 
     recipe: Recipe
+    graph: Graph
     executable: Any
 
     def run(self, recording: Any) -> None:

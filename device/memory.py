@@ -38,9 +38,9 @@ class Hbm:
     def in_use(self) -> int:
         return self.persistent + self.workspace
 
-    def apply(self, events: Iterable[tuple[int, int]]) -> None:
-        """Take in (address, bytes) changes: positive became resident, negative was freed."""
-        for _, nbytes in events:
+    def apply(self, events: Iterable[tuple[int, int, int]]) -> None:
+        """Take in (address, bytes, buffer number) changes: positive became resident, negative was freed."""
+        for _, nbytes, _ in events:
             size = aligned(abs(nbytes))
             if nbytes > 0:
                 self.persistent += size

@@ -58,11 +58,18 @@ class PcieSpec:
 
 @dataclass(frozen=True)
 class HostSpec:
-    """What the host's software costs, in seconds: recording an operator, launching one eagerly, launching a recipe."""
+    """What the host's software costs, in seconds: recording an operator, launching one eagerly, launching a recipe,
+    replaying a captured graph, asking whether something has ended. `queue_depth`: launches that the card has not finished
+    before the host has to wait. `staging_bytes_per_s`: the host's copy between pageable and pinned memory.
+    """
 
     record_s: float
     eager_launch_s: float
     launch_s: float
+    graph_replay_s: float
+    poll_s: float
+    queue_depth: int
+    staging_bytes_per_s: float
 
 
 @dataclass(frozen=True)

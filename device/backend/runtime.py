@@ -52,7 +52,7 @@ def _load(path: Path) -> None:
     module = native.load(path)
     module.set_callbacks(
         flush=lambda reason: card().on_flush(reason),
-        transfer=lambda direction, nbytes, non_blocking: card().on_transfer(direction, nbytes, non_blocking),
+        transfer=lambda *copy: card().on_transfer(*copy),
         immediate=lambda *event: card().on_immediate(*event),
         recorded=lambda: card().on_recorded(),
         locate=locate,

@@ -7,21 +7,22 @@ from ..memory import aligned
 from ..spec import CardSpec
 from .cost import compile_seconds, node_cost
 from .lowering import lower
+from .program import Program
 from .recipe import Recipe, ScheduledNode
 
 
-def workspace_bytes(graph: Graph) -> int:
-    """Peak of the buffers that live only inside the graph, each from its first to its last use."""
+def workspace_bytes(program: Program) -> int:
+    """Peak of the buffers that live only inside the program, each from its first to its last use."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for number, node in enumerate(graph.nodes):
-        for operand in node.operands + node.results:
-            if graph.buffers[operand.buffer].is_workspace:
-                first.setdefault(operand.buffer, number)
-                last[operand.buffer] = number
-    changes = [0] * (len(graph.nodes) + 1)
+    for number, node in enumerate(program.nodes):
+        for access in node.reads + node.writes:
+            if program.buffers[access.buffer].is_workspace:
+                first.setdefault(access.buffer, number)
+                last[access.buffer] = number
+    changes = [0] * (len(program.nodes) + 1)
     for buffer, number in first.items():
-        size = aligned(graph.buffers[buffer].nbytes)
+        size = aligned(program.buffers[buffer].nbytes)
         changes[number] += size
         changes[last[buffer] + 1] -= size
     peak = current = 0
@@ -32,23 +33,26 @@ def workspace_bytes(graph: Graph) -> int:
 
 
 def compile_graph(graph: Graph, spec: CardSpec, number: int) -> Recipe:
-    """Compile `graph` for a card; `number` counts the compilations of the process and is part of the name.
+    """Compile `graph` for a card; `number` counts the compilations of the process and is part of the name."""
+    return place(lower(graph), spec, f"graph_{number}_{graph.signature[:12]}", graph.signature)
 
-    The first schedule runs the engine nodes one after another.
-    """
+
+def place(program: Program, spec: CardSpec, name: str, signature: str) -> Recipe:
+    """Schedule a program on a card's engines."""
     scheduled = []
     moment = 0.0
-    for node in graph.nodes:
-        lowered = lower(node)
-        cost = node_cost(lowered, spec)
-        scheduled.append(ScheduledNode(lowered, moment, cost.seconds, cost.bound))
+    for node in program.nodes:
+        cost = node_cost(node, spec)
+        scheduled.append(ScheduledNode(node, moment, cost.seconds, cost.bound))
         moment += cost.seconds
     return Recipe(
-        name=f"graph_{number}_{graph.signature[:12]}",
-        graph=graph,
+        name=name,
+        signature=signature,
+        card=spec.name,
+        program=program,
         nodes=tuple(scheduled),
         seconds=moment,
-        compile_seconds=compile_seconds(len(graph.nodes), spec),
-        workspace_bytes=workspace_bytes(graph),
-        output_bytes=sum(aligned(buffer.nbytes) for buffer in graph.buffers if buffer.is_output),
+        compile_seconds=compile_seconds(program, spec),
+        workspace_bytes=workspace_bytes(program),
+        output_bytes=sum(aligned(buffer.nbytes) for buffer in program.buffers if buffer.is_output),
     )

@@ -10,11 +10,12 @@ engines. The figures stand in the card files.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..graph.ir import ITEM_BYTES
 from ..spec import CardSpec
-from .lowering import Engine, EngineNode
+from .program import Engine, EngineNode, Program
 
 _PEAK_OF = {
     "BFloat16": "bfloat16",
@@ -32,8 +33,8 @@ class Cost:
     bound: str
 
 
-def node_cost(node: EngineNode, spec: CardSpec) -> Cost:
-    """The cost of one engine node on a card."""
+def node_cost(node: EngineNode, spec: CardSpec, on_chip: Collection[int] = ()) -> Cost:
+    """The cost of one engine node on a card; `on_chip`: buffers that lie in SRAM."""
     memory = node.nbytes / (spec.hbm.bandwidth_bytes_per_s * spec.hbm.efficiency)
     compute, bound = 0.0, "memory"
     if node.engine is Engine.MME:
@@ -51,9 +52,9 @@ def node_cost(node: EngineNode, spec: CardSpec) -> Cost:
     return Cost(seconds + spec.device.kernel_s, bound)
 
 
-def compile_seconds(nodes: int, spec: CardSpec) -> float:
-    """Modelled time of compiling a graph of that many operators."""
-    return spec.compile.base_s + nodes * spec.compile.node_s
+def compile_seconds(program: Program, spec: CardSpec) -> float:
+    """Modelled time of compiling a program."""
+    return spec.compile.base_s + program.operators * spec.compile.node_s
 
 
 def transfer_seconds(nbytes: int, spec: CardSpec) -> float:

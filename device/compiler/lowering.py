@@ -6,11 +6,10 @@ DMA, all others to the TPC. Views have no node at all.
 
 from __future__ import annotations
 
-import enum
 import math
-from dataclasses import dataclass
 
-from ..graph.ir import Node
+from ..graph.ir import Graph, Node
+from .program import Access, Engine, EngineNode, Program, ProgramBuffer
 
 MATRIX_PRODUCTS = {
     "mm",
@@ -26,28 +25,6 @@ MATRIX_PRODUCTS = {
     "_scaled_mm",
 }
 CONVOLUTIONS = {"convolution", "convolution_backward"}
-
-
-class Engine(enum.Enum):
-    """Engines of the card."""
-
-    MME = "MME"
-    TPC = "TPC"
-    DMA = "DMA"
-    NIC = "NIC"
-
-
-@dataclass(frozen=True)
-class EngineNode:
-    """Work for one engine: floating-point operations (MME) or vector operations (TPC), and bytes of HBM traffic."""
-
-    engine: Engine
-    name: str
-    kind: str
-    dtype: str
-    operations: float
-    nbytes: int
-    where: str
 
 
 def _contraction_operations(node: Node) -> float:
@@ -74,16 +51,39 @@ def _convolution_operations(node: Node) -> float:
     return forward * (int(mask[0]) + int(mask[1]))
 
 
-def lower(node: Node) -> EngineNode:
-    """The engine node of one operator."""
+def lower_node(node: Node, number: int = 0) -> EngineNode:
+    """The engine node of one operator, which is number `number` in its graph."""
     kind = node.kind
-    dtype = (node.outputs or node.operands)[0].window.dtype if (node.outputs or node.operands) else "Float"
-    nbytes = sum(operand.window.nbytes for operand in node.inputs + node.outputs)
+    windows = [operand.window for operand in node.outputs or node.operands]
+    dtype = windows[0].dtype if windows else "Float"
+    engine, what, operations = Engine.TPC, kind, 0.0
     if kind in MATRIX_PRODUCTS:
-        return EngineNode(Engine.MME, node.op, "gemm", dtype, _contraction_operations(node), nbytes, node.where)
-    if kind in CONVOLUTIONS:
-        return EngineNode(Engine.MME, node.op, "convolution", dtype, _convolution_operations(node), nbytes, node.where)
-    if kind == "copy" and node.operands[0].window.dtype == node.operands[-1].window.dtype:
-        return EngineNode(Engine.DMA, node.op, "copy", dtype, 0.0, nbytes, node.where)
-    elements = max((operand.window.elements for operand in node.inputs + node.outputs), default=0)
-    return EngineNode(Engine.TPC, node.op, kind, dtype, float(elements), nbytes, node.where)
+        engine, what, operations = Engine.MME, "gemm", _contraction_operations(node)
+    elif kind in CONVOLUTIONS:
+        engine, what, operations = Engine.MME, "convolution", _convolution_operations(node)
+    elif kind == "copy" and node.operands[0].window.dtype == node.operands[-1].window.dtype:
+        engine, what = Engine.DMA, "copy"
+    else:
+        operations = float(max((operand.window.elements for operand in node.inputs + node.outputs), default=0))
+    return EngineNode(
+        engine=engine,
+        name=f"{kind}_{number}",
+        kernel=kind,
+        kind=what,
+        dtype=dtype,
+        shape=windows[0].sizes if windows else (),
+        operations=operations,
+        reads=tuple(Access(operand.buffer, operand.window.nbytes) for operand in node.inputs),
+        writes=tuple(Access(operand.buffer, operand.window.nbytes) for operand in node.outputs),
+        sources=(number,),
+        where=node.where,
+    )
+
+
+def lower(graph: Graph) -> Program:
+    """The program of a graph."""
+    return Program(
+        tuple(lower_node(node, number) for number, node in enumerate(graph.nodes)),
+        tuple(ProgramBuffer(buffer.nbytes, buffer.resident, buffer.live) for buffer in graph.buffers),
+        len(graph.nodes),
+    )

@@ -1,21 +1,27 @@
-"""A compiled graph."""
+"""A compiled graph: a program placed on one card's engines."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph.ir import Graph
-from .lowering import EngineNode
+from .program import EngineNode, Program
 
 
 @dataclass(frozen=True)
 class ScheduledNode:
-    """An engine node with its place in the recipe's own time, in seconds from the recipe's start."""
+    """An engine node with its place in the recipe's own time, in seconds from the recipe's start.
+
+    `bound` is what limits it: compute, memory, vector, latency, host or network.
+    """
 
     node: EngineNode
     start: float
     seconds: float
     bound: str
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
 
 
 @dataclass(frozen=True)
@@ -23,9 +29,12 @@ class Recipe:
     """Immutable result of a compilation: what runs when, and what memory it needs (bytes)."""
 
     name: str
-    graph: Graph
+    signature: str
+    card: str
+    program: Program
     nodes: tuple[ScheduledNode, ...]
     seconds: float
     compile_seconds: float
     workspace_bytes: int
     output_bytes: int
+    sram_buffers: tuple[int, ...] = ()  # workspace that stays on the chip

@@ -59,11 +59,6 @@ class HostPool {
     cached_ += size;
   }
 
-  size_t total() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return used_ + cached_;
-  }
-
  private:
   // Four classes per power of two: at most 25 % of slack.
   static size_t size_class(size_t nbytes) {
@@ -94,10 +89,10 @@ EventLog& event_log() {
   return *instance;
 }
 
-void log_event(const Block& block, int64_t nbytes) {
+void log_event(const Block& block, int64_t nbytes, int64_t slot = -1) {
   auto& log = event_log();
   std::lock_guard<std::mutex> lock(log.mutex);
-  log.events.push_back({block.address, nbytes});
+  log.events.push_back({block.address, nbytes, slot});
 }
 
 // Blocks by address: PyTorch's serialization wraps a bare device pointer into a tensor, which must find its block again.
@@ -165,6 +160,12 @@ Block* block_of(const c10::StorageImpl& storage) {
   return found->second;
 }
 
+Block* block_at(uint64_t address) {
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  const auto found = registry().blocks.find(address);
+  return found == registry().blocks.end() ? nullptr : found->second;
+}
+
 void ensure_host(Block& block) {
   if (block.host || block.nbytes == 0) return;
   block.host = pool().take(block.nbytes, &block.host_size);
@@ -184,10 +185,10 @@ void adopt_host(Block& block, c10::DataPtr&& memory) {
   block.adopted = std::move(memory);
 }
 
-void make_resident(Block& block) {
+void make_resident(Block& block, int64_t slot) {
   if (block.resident) return;
   block.resident = true;
-  if (block.nbytes > 0) log_event(block, static_cast<int64_t>(block.nbytes));
+  if (block.nbytes > 0) log_event(block, static_cast<int64_t>(block.nbytes), slot);
 }
 
 void resize_block(c10::StorageImpl& storage, size_t nbytes) {
@@ -225,6 +226,5 @@ std::vector<MemoryEvent> drain_memory_events() {
 
 void set_numerics(bool on) { numerics_on = on; }
 bool numerics() { return numerics_on; }
-size_t pool_bytes() { return pool().total(); }
 
 }  // namespace hpu

@@ -23,10 +23,12 @@ struct Block {
   uint32_t slot = 0;      // ... and its buffer number there
 };
 
-// One change of the card's memory: nbytes > 0 became resident, < 0 was freed.
+// One change of the card's memory: nbytes > 0 became resident, < 0 was freed. `slot` is the buffer number in the graph
+// whose end made it resident, -1 otherwise.
 struct MemoryEvent {
   uint64_t address;
   int64_t nbytes;
+  int64_t slot;
 };
 
 c10::Allocator* allocator();
@@ -36,12 +38,12 @@ bool owns_block(const c10::StorageImpl& storage);  // false: a bare device point
 void ensure_host(Block& block);                        // gives it host memory (zeroed when numerics are off)
 void release_host(Block& block);                       // returns host memory to the pool
 void adopt_host(Block& block, c10::DataPtr&& memory);  // takes over a CPU tensor's memory
-void make_resident(Block& block);
+void make_resident(Block& block, int64_t slot = -1);
+Block* block_at(uint64_t address);                     // null where no storage has it
 void resize_block(c10::StorageImpl& storage, size_t nbytes);
 
 std::vector<MemoryEvent> drain_memory_events();
 void set_numerics(bool on);
 bool numerics();
-size_t pool_bytes();
 
 }  // namespace hpu

@@ -136,8 +136,10 @@ bool tensor_pending(const at::Tensor& tensor) { return pending(*tensor.storage()
 }  // namespace
 
 void call_flush(const char* reason) { callbacks().flush(reason); }
-void call_transfer(const char* direction, int64_t nbytes, bool non_blocking) {
-  callbacks().transfer(direction, nbytes, non_blocking);
+void call_transfer(const char* direction, const at::Tensor& side, int64_t nbytes, bool pinned, bool non_blocking) {
+  const Block& block = *block_of(*side.storage().unsafeGetStorageImpl());
+  callbacks().transfer(direction, nbytes, pinned, non_blocking, block.address, block.epoch,
+                       c10::toString(side.scalar_type()), py::tuple(py::cast(side.sizes().vec())));
 }
 void call_immediate(const OpInfo& info, const Hash& key, int64_t nbytes) {
   callbacks().immediate(info.name, key.hex(), nbytes, info.run == OpInfo::Run::HostFallback);
@@ -159,6 +161,17 @@ PYBIND11_MODULE(_bridge, module) {
       .def("nodes", &export_nodes)
       .def("windows", &export_windows)
       .def("buffers", &export_buffers)
+      .def_property_readonly("epoch", [](const Recording& recording) { return recording.epoch; })
+      .def("uses", [](const Recording& recording, const std::vector<uint64_t>& addresses) {
+        // Those of the addresses that the graph reads or writes.
+        std::vector<uint64_t> used;
+        for (uint64_t address : addresses) {
+          const Block* block = block_at(address);
+          if (block && block->epoch == recording.epoch) used.push_back(address);
+        }
+        return used;
+      })
+      .def("renew", [](Recording& recording) { renew(recording); })
       .def("remember", [](const Recording& recording) { remember(recording); })
       .def("abandon", [](Recording& recording) { Executable::abandon(recording); });
 
@@ -171,7 +184,6 @@ PYBIND11_MODULE(_bridge, module) {
              py::arg("recorded"), py::arg("locate"));
   module.def("take", &take);
   module.def("recorded", [] { return current().nodes.size(); });
-  module.def("forget_prefixes", &forget_prefixes);
   module.def("notify_after", &notify_after);
   module.def("set_run", &set_run);
   module.def("record_directly", &record_directly);
@@ -187,10 +199,9 @@ PYBIND11_MODULE(_bridge, module) {
   module.def("adopt", &adopt);
   module.def("pending", &tensor_pending);
   module.def("require_residency", &require_residency);
-  module.def("pool_bytes", &pool_bytes);
   module.def("drain_memory_events", [] {
     py::list events;
-    for (const auto& event : drain_memory_events()) events.append(py::make_tuple(event.address, event.nbytes));
+    for (const auto& event : drain_memory_events()) events.append(py::make_tuple(event.address, event.nbytes, event.slot));
     return events;
   });
   module.def("refuse_dtype", [](const std::string& name) {

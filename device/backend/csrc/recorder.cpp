@@ -146,10 +146,11 @@ bool pending(const c10::StorageImpl& storage) { return active && block_of(storag
 std::shared_ptr<Recording> take() {
   auto recording = active ? active : std::make_shared<Recording>();
   active.reset();
-  for (auto& buffer : recording->buffers) {
+  for (size_t slot = 0; slot < recording->buffers.size(); ++slot) {
+    auto& buffer = recording->buffers[slot];
     buffer.live = buffer.storage.use_count() > 1;
     recording->hash.mix(buffer.live * 2 + buffer.resident);
-    if (buffer.live || buffer.resident) make_resident(*buffer.block);
+    if (buffer.live || buffer.resident) make_resident(*buffer.block, static_cast<int64_t>(slot));
   }
   recording->ticket = next_ticket++;
   return recording;
@@ -157,12 +158,16 @@ std::shared_ptr<Recording> take() {
 
 uint64_t tickets() { return next_ticket; }
 
+void renew(Recording& recording) {
+  for (const auto& node : recording.nodes)
+    if (node.seed >= 0) recording.params[node.seed] = draw_seed(std::nullopt);
+  recording.ticket = next_ticket++;
+}
+
 void remember(const Recording& recording) {
   auto& known = known_prefixes();
   for (const auto& node : recording.nodes) known.insert(node.hash);
 }
-
-void forget_prefixes() { known_prefixes().clear(); }
 
 at::Tensor new_tensor(c10::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
   return at::detail::empty_strided_generic(sizes, strides, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),

@@ -136,7 +136,7 @@ std::shared_ptr<Recording> take();  // ends the current graph: liveness and sign
 bool pending(const c10::StorageImpl& storage);
 uint64_t tickets();                 // recordings ended so far that must run
 void remember(const Recording& recording);  // its prefixes are known from now on: no source lines are looked up
-void forget_prefixes();
+void renew(Recording& recording);           // for another run of a captured graph: new seeds, its turn in the order
 
 void record(OpInfo& info, torch::jit::Stack* stack);
 void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack);
@@ -166,7 +166,8 @@ void require_residency(const at::Tensor& tensor);
 
 // callbacks.cpp: what Python decides
 void call_flush(const char* reason);
-void call_transfer(const char* direction, int64_t nbytes, bool non_blocking);
+// `side`: the tensor on the card; `pinned`: the host's side is page-locked.
+void call_transfer(const char* direction, const at::Tensor& side, int64_t nbytes, bool pinned, bool non_blocking);
 void call_immediate(const OpInfo& info, const Hash& key, int64_t nbytes);
 void call_recorded();
 std::string call_locate();

@@ -11,14 +11,14 @@ namespace {
 void host_to_card(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
   if (pending(*destination.storage().unsafeGetStorageImpl())) call_flush("host to device copy");
   require_residency(destination);
-  call_transfer("h2d", static_cast<int64_t>(destination.nbytes()), non_blocking);
+  call_transfer("h2d", destination, static_cast<int64_t>(destination.nbytes()), source.is_pinned(), non_blocking);
   settle();
   if (numerics()) host_alias(destination).copy_(source);
 }
 
 void card_to_host(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
   if (pending(*source.storage().unsafeGetStorageImpl())) call_flush("device to host copy");
-  call_transfer("d2h", static_cast<int64_t>(source.nbytes()), non_blocking);
+  call_transfer("d2h", source, static_cast<int64_t>(source.nbytes()), destination.is_pinned(), non_blocking);
   settle();
   destination.copy_(host_alias(source));
 }
@@ -51,7 +51,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destin
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   Gil gil;
   call_flush("item");
-  call_transfer("d2h", static_cast<int64_t>(self.itemsize()), false);
+  call_transfer("d2h", self, static_cast<int64_t>(self.itemsize()), true, false);
   settle();
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return host_alias(self).item();

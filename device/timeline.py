@@ -1,0 +1,274 @@
+"""Modelled time of one card, in seconds from the start of the process.
+
+Lines of time: the host's main thread, which runs the script and records; its launch thread, which compiles and launches;
+the card's streams, which order work; and the card's resources, of which each does one thing at a time: the compute
+engines as one (a recipe has them to itself and overlaps them inside), copies in and copies out over PCIe.
+
+    launch:  starts when the launch thread has launched it, its stream has come so far, the engines are free, and the
+             copies that it reads have arrived
+    copy:    starts when the host has issued it, the link is free, and the recipes that use its card side have ended
+    wait:    the main thread goes on when the awaited has ended
+
+Left out: the time of the user's own Python between operators, unless it is measured (`user`); contention of the host's
+cores; the overlap of two recipes on the compute engines.
+
+Everything that advances time is a method with plain arguments that do not depend on the card, and is written to a log if
+there is one: the same calls on another card's timeline give that card's times (`device/replay.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from .spec import CardSpec
+
+COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
+
+
+class Observer(Protocol):
+    """Told of everything that takes modelled time, as it is placed: what a profiler records."""
+
+    def host(self, name: str, start: float, end: float, thread: str) -> None:
+        """The host does `name`; `thread` is "main" or "launch"."""
+
+    def launched(self, recipe: str, stream: int, enqueued: float, start: float, end: float) -> None:
+        """A recipe (or an eager kernel) was enqueued and will run on the card from `start` to `end`."""
+
+    def copied(self, direction: str, nbytes: int, enqueued: float, start: float, end: float) -> None:
+        """A copy over PCIe; `direction` is "h2d" or "d2h"."""
+
+    def collective(self, operation: str, nbytes: int, start: float, end: float, waited: float) -> None:
+        """A collective on the network, of which `waited` seconds for the slowest rank."""
+
+
+class Log(Protocol):
+    """Takes down the calls."""
+
+    def add(self, call: tuple[object, ...]) -> None: ...
+
+
+class Timeline:
+    """Where host and card stand."""
+
+    def __init__(self, spec: CardSpec, launch_thread: bool = True, log: Log | None = None) -> None:
+        self.spec = spec
+        self.observer: Observer | None = None
+        self.main = 0.0
+        self.launcher = 0.0
+        self.streams: dict[int, float] = {0: 0.0}
+        self.free = {COMPUTE: 0.0, COPY_IN: 0.0, COPY_OUT: 0.0}
+        self.busy = {COMPUTE: 0.0, COPY_IN: 0.0, COPY_OUT: 0.0}  # seconds of work
+        self.activities = 0  # launches and copies so far
+        self.compiling = 0.0
+        self._log = log
+        self._launch_thread = launch_thread
+        self._durations: dict[str, float] = {}
+        self._queue: deque[float] = deque()  # ends of the launches that the card has not finished
+        self._ends: dict[int, float] = {}  # of recent activities, by number
+        self._marks: list[float] = []
+
+    # -- the host -------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The end of all work so far."""
+        return max(self.main, self.launcher, *self.streams.values(), *self.free.values())
+
+    @property
+    def host(self) -> float:
+        """Where the main thread stands."""
+        return self.main
+
+    def record(self, operators: int) -> None:
+        """The main thread has recorded operators."""
+        self._note("record", operators)
+        self._main_works("graph build", operators * self.spec.host.record_s)
+
+    def user(self, seconds: float) -> None:
+        """The main thread has run the user's own code, measured."""
+        self._note("user", seconds)
+        self._main_works("user code", seconds)
+
+    def _main_works(self, name: str, seconds: float) -> None:
+        start = self.main
+        self.main += seconds
+        if self.observer is not None and seconds > 0:
+            self.observer.host(name, start, self.main, "main")
+
+    def _launcher_works(self, name: str, seconds: float) -> None:
+        start = self.launcher
+        self.launcher += seconds
+        if not self._launch_thread:
+            self.main = self.launcher
+        if self.observer is not None and seconds > 0:
+            self.observer.host(name, start, self.launcher, "launch" if self._launch_thread else "main")
+
+    def hand_over(self) -> None:
+        """The main thread gives the launch thread a graph; there is one, and it must have finished the last."""
+        self._note("hand_over")
+        self.main = max(self.main, self.launcher)
+        self.launcher = self.main
+
+    def compile(self, seconds_of: str, seconds: float) -> None:
+        """The launch thread compiles the recipe of that name."""
+        self._note("compile", seconds_of)
+        self.compiling += seconds
+        self._launcher_works("compile", seconds)
+
+    # -- the card -------------------------------------------------------------------------------------------------
+
+    def learn(self, recipe: str, seconds: float) -> None:
+        """How long the recipe of that name runs on this card."""
+        self._durations[recipe] = seconds
+
+    def launch(self, recipe: str, stream: int = 0, after: tuple[int, ...] = ()) -> int:
+        """Launch a recipe. `after`: how many activities ago the copies were issued that it reads. Its number."""
+        self._note("launch", recipe, stream, after)
+        self._launcher_works("launch", self.spec.host.launch_s)
+        return self._enqueue(recipe, stream, after)
+
+    def eager(self, kernel: str, stream: int = 0, after: tuple[int, ...] = ()) -> int:
+        """One operator of eager mode goes through the host's pipeline, whose slowest stage sets the pace."""
+        self._note("eager", kernel, stream, after)
+        self._main_works("eager operator", self.spec.host.eager_launch_s)
+        self.launcher = max(self.launcher, self.main)
+        return self._enqueue(kernel, stream, after)
+
+    def replay(self, recipes: tuple[str, ...], stream: int = 0, after: tuple[int, ...] = ()) -> int:
+        """Launch the recipes of a captured graph, at one price for all."""
+        self._note("replay", recipes, stream, after)
+        self._launcher_works("graph replay", self.spec.host.graph_replay_s)
+        number = self.activities
+        for recipe in recipes:
+            number = self._enqueue(recipe, stream, after)
+            after = tuple(distance + 1 for distance in after)
+        return number
+
+    def _enqueue(self, recipe: str, stream: int, after: tuple[int, ...]) -> int:
+        seconds = self._durations[recipe]
+        while len(self._queue) >= self.spec.host.queue_depth:  # the queue is full: the host waits for its head
+            self.launcher = max(self.launcher, self._queue.popleft())
+            if not self._launch_thread:
+                self.main = max(self.main, self.launcher)
+        enqueued = self.launcher
+        ready = max(enqueued, self.streams.get(stream, 0.0), self.free[COMPUTE], self._end_of(after))
+        end = ready + seconds
+        self.streams[stream] = self.free[COMPUTE] = end
+        self.busy[COMPUTE] += seconds
+        self._queue.append(end)
+        if self.observer is not None:
+            self.observer.launched(recipe, stream, enqueued, ready, end)
+        return self._activity(end)
+
+    def copy(
+        self, direction: str, nbytes: int, pinned: bool, wait: bool, after: tuple[int, ...] = (), stream: int = 0
+    ) -> int:
+        """A copy between host and card, "h2d" or "d2h"; `wait`: the main thread waits for its end. Its number.
+
+        From pageable memory the host first copies into a pinned buffer of its own, and on the way out copies from one.
+        """
+        self._note("copy", direction, nbytes, pinned, wait, after, stream)
+        staging = 0.0 if pinned else nbytes / self.spec.host.staging_bytes_per_s
+        line, inward = (COPY_IN, True) if direction == "h2d" else (COPY_OUT, False)
+        if inward:
+            self._main_works("stage copy", staging)
+        enqueued = self.main
+        start = max(enqueued, self.free[line], self._end_of(after))
+        seconds = self.spec.pcie.latency_s + nbytes / self.spec.pcie.bandwidth_bytes_per_s
+        end = self.free[line] = start + seconds
+        self.busy[line] += seconds
+        if self.observer is not None:
+            self.observer.copied(direction, nbytes, enqueued, start, end)
+        if wait:
+            self.main = max(self.main, end)
+            if not inward:
+                self._main_works("stage copy", staging)
+        return self._activity(end)
+
+    def _activity(self, end: float) -> int:
+        self.activities += 1
+        self._ends[self.activities] = end
+        if len(self._ends) > 4096:
+            for number in [number for number, moment in self._ends.items() if moment <= self.main]:
+                del self._ends[number]
+        return self.activities
+
+    def _end_of(self, after: tuple[int, ...]) -> float:
+        return max((self._ends.get(self.activities + 1 - distance, 0.0) for distance in after), default=0.0)
+
+    def distance(self, number: int) -> int:
+        """How many activities ago `number` was, seen from the next one."""
+        return self.activities + 1 - number
+
+    def ended(self, number: int) -> bool:
+        """Whether the main thread already stands behind the end of that activity."""
+        return self._ends.get(number, 0.0) <= self.main
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """The main thread waits for the launch thread."""
+        self._note("join")
+        self.main = max(self.main, self.launcher)
+
+    def wait(self) -> None:
+        """The main thread waits for all streams."""
+        self._note("wait")
+        self.main = max(self.main, self.launcher, *self.streams.values())
+        self._queue.clear()
+
+    def wait_stream(self, stream: int) -> None:
+        """The main thread waits for one stream."""
+        self._note("wait_stream", stream)
+        self.main = max(self.main, self.launcher, self.streams.get(stream, 0.0))
+
+    def poll(self) -> None:
+        """The main thread asks whether something has ended."""
+        self._note("poll")
+        self._main_works("poll", self.spec.host.poll_s)
+
+    def mark(self, stream: int = 0) -> int:
+        """An event recorded in a stream: the moment at which all that it has so far will have ended. Its number."""
+        self._note("mark", stream)
+        self._marks.append(max(self.launcher, self.main, self.streams.get(stream, 0.0)))
+        return len(self._marks)
+
+    def moment(self, mark: int) -> float:
+        """The moment of a mark, in seconds."""
+        return self._marks[mark - 1]
+
+    def stream_after(self, stream: int, marks_ago: int) -> None:
+        """Work put on `stream` from here on waits for a mark: the last one is 0 marks ago."""
+        self._note("stream_after", stream, marks_ago)
+        self.streams[stream] = max(self.streams.get(stream, 0.0), self._marks[-1 - marks_ago])
+
+    def host_after(self, marks_ago: int) -> None:
+        """The main thread waits for a mark."""
+        self._note("host_after", marks_ago)
+        self.main = max(self.main, self._marks[-1 - marks_ago])
+
+    def fallback(self, nbytes: int) -> None:
+        """An operator ran on the host between two copies: out and in again, waiting for both."""
+        self._note("fallback", nbytes)
+        self.main = max(self.main, self.launcher, *self.streams.values())
+        seconds = self.spec.pcie.latency_s + nbytes / self.spec.pcie.bandwidth_bytes_per_s
+        self._main_works("cpu fallback", 2 * seconds)
+
+    # -- collectives ----------------------------------------------------------------------------------------------
+
+    def collective(
+        self, operation: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float
+    ) -> None:
+        """Host and card stand at the end of a collective of `ranks`; this one arrived at `begin`."""
+        self._note("collective", operation, nbytes, ranks)
+        self.main = max(self.main, end)
+        self.launcher = max(self.launcher, end)
+        for stream in self.streams:
+            self.streams[stream] = max(self.streams[stream], end)
+        if self.observer is not None:
+            self.observer.collective(operation, nbytes, begin, end, waited)
+
+    def _note(self, *call: object) -> None:
+        if self._log is not None:
+            self._log.add(call)
