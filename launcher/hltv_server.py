@@ -34,7 +34,9 @@ _POLICY = "; ".join(
     )
 )
 
-_STARTUP_COMMANDS = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": ["^(DMA|MME|TPC|NIC|host|/device:HPU:0)( .*)?$"]}]
+_STARTUP_COMMANDS = [
+    {"id": "dev.perfetto.ExpandTracksByRegex", "args": ["^(DMA|MME|TPC|NIC|host|/device:HPU:0)( .*)?$"]}
+]
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PROGRAM = "chromium"
 
 _FLAGS = (
     "--headless",
@@ -36,10 +36,10 @@ _FLAGS = (
 
 def program() -> str:
     """Path of the browser. Raises FileNotFoundError where there is none."""
-    for name in PROGRAMS:
-        if path := shutil.which(name):
-            return path
-    raise FileNotFoundError("no Chromium: run python tests/system_packages.py")
+    path = shutil.which(PROGRAM)
+    if path is None:
+        raise FileNotFoundError(f"there is no {PROGRAM}: run python tests/system_packages.py")
+    return path
 
 
 def _pipe() -> tuple[int, int]:
@@ -148,9 +148,7 @@ class Chromium:
     def click(self, x: float, y: float) -> None:
         """Click at a point of the page, in pixels from its upper left corner."""
         for kind, buttons in (("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)):
-            self.page(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=buttons, clickCount=1
-            )
+            self.page("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=buttons, clickCount=1)
 
     def requested(self) -> list[str]:
         """Addresses that the page has asked the network for."""
