@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import socket
+import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -87,11 +90,21 @@ def command(ctx: click.Context, trace: Path, port: int, bind: str, no_browser: b
     try:
         with _serve(trace.resolve(), perfetto_folder(), bind, port, chosen) as server:
             click.echo(f"{trace}: open {server.url} (Ctrl-C ends)")
-            if not no_browser and not webbrowser.open(server.url):
-                click.echo("No browser was found on this machine; open the address in yours.")
+            if not no_browser and not (_has_screen(os.environ) and webbrowser.open(server.url)):
+                click.echo(
+                    "No browser was found here. From another machine:"
+                    f" ssh -L {server.server_port}:localhost:{server.server_port} {socket.gethostname()}"
+                )
             server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         click.echo()
+
+
+def _has_screen(environ: Mapping[str, str]) -> bool:
+    """Whether a browser could show itself; else Python may choose one that takes over the terminal."""
+    return not sys.platform.startswith("linux") or any(
+        environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
 
 
 def _serve(trace: Path, perfetto: Path, address: str, port: int, chosen: bool) -> TraceServer:

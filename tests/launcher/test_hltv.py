@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -75,6 +76,7 @@ def test_shows_the_trace_in_a_browser(trace: Path, tmp_path: Path) -> None:
         browser.open(url)
         for name in ("MME", "TPC", "host", "MME0", "TPC0"):  # processes, opened to their threads
             browser.wait_for(TRACK.format(name=name))
+        assert "import error" not in browser.evaluate("document.body.innerText")
         # A click on the first event of MME0 tells what it is. Times begin right of the titles, which are 250 wide; the
         # event lies at 20 to 70 of 990 us.
         box = f"(r => [r.top, r.height])({TRACK.format(name='MME0')}.getBoundingClientRect())"
@@ -102,6 +104,43 @@ def test_serves_the_trace_and_the_page_only(trace: Path) -> None:
         for path in ("perfetto/..%2f__init__.py", "perfetto/%2fetc/passwd", "my%20run.json", "perfetto/none"):
             assert get(path)[0] == 404
         assert get("trace/my%20run.json", Host="elsewhere.example")[0] == 403
+
+
+@contextlib.contextmanager
+def with_browser(trace: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A running `hltv` that may open a browser, on a machine without a screen."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "launcher.hltv", str(trace), "--port", "0"],
+        env=environment | {"PYTHONPATH": str(ROOT)} | environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_opens_the_browser(trace: Path, tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    with with_browser(trace, BROWSER=f"sh -c 'echo %s > {noted}'") as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        deadline = time.monotonic() + 20
+        while not (noted.exists() and noted.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert noted.read_text().strip() in line
+
+
+def test_without_a_screen_the_way_from_another_machine_is_told(trace: Path) -> None:
+    with with_browser(trace) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert "ssh -L " in process.stdout.readline()
 
 
 def test_takes_another_port_where_its_own_is_in_use(trace: Path) -> None:

@@ -277,6 +277,21 @@ def test_mistake_is_one_line_and_status_two(home: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("script", ["hl_prof_config", "hltv", "habana_perf_tool"])
+def test_scripts_work_beside_modules_of_our_names(tmp_path: Path, script: str) -> None:
+    for name in ("device", "hpucluster", "collectives"):
+        (tmp_path / f"{name}.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import launcher.tools; launcher.tools.{script}()", "--help"],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith(f"Usage: {script.replace('hl_prof_config', 'hl-prof-config')} "), done.stderr
+
+
 # -- files that cannot be used ----------------------------------------------------------------------------------------
 
 
