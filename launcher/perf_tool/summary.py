@@ -24,7 +24,6 @@ STAGING = ("stage copy",)
 USER = ("user code",)
 WAITS = re.compile(r"wait|synchronize|collective|^ProfilerStep|^PyTorch Profiler", re.IGNORECASE)
 _DATA_LOADER = re.compile(r"dataloader", re.IGNORECASE)
-_TO_CARD = re.compile(r"h(ost)? ?(2|to) ?d(evice)?", re.IGNORECASE)
 
 LOWER_PRECISION = ("bf16", "bfloat16", "f16", "fp16", "float16", "half", "f8", "fp8", "float8")
 
@@ -34,7 +33,11 @@ NODES_WITHOUT_HOST_BOUND = 0.5
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of one trace; times in us. `engines`: busy time of each; `shares` are of the steady time."""
+    """Figures of one trace; times in us.
+
+    `span`: from the first kernel's start to the end of the last. `input_time`: staging on the host and copies to the
+    card in that time, so without the model's. `engines`: busy time of each.
+    """
 
     span: float
     steady: float
@@ -80,6 +83,8 @@ def summarize(tracks: Tracks) -> Summary | None:
     kernels = union([busy[engine] for engine in ENGINES if engine != "DMA"])
     kernels = kernels if len(kernels) else device
     begin, end = float(kernels[0, 0]), float(kernels[-1, 1])
+    running = complement(NONE, begin, end)
+    copies = union([track.copying_in() for track in engines["DMA"]])
     compiling = _first(host, COMPILE)
     work = _work(host)
     idle = complement(device, begin, end)
@@ -94,7 +99,7 @@ def summarize(tracks: Tracks) -> Summary | None:
         steady=length(steady),
         graph_build=length(_first(host, GRAPH_BUILD)),
         data_loader=length(union(rows for name, rows in host.items() if _DATA_LOADER.search(name))),
-        input_time=length(_first(host, STAGING)) + sum(node.total for node in nodes if _is_input(node)),
+        input_time=length(intersection(_first(host, STAGING), running)) + length(intersection(copies, running)),
         compile_time=length(compiling),
         launch=length(union(host.get(name, NONE) for name in LAUNCH[:2])) or length(_first(host, LAUNCH[2:])),
         eager=length(_first(host, EAGER)),
@@ -123,10 +128,6 @@ def _work(host: Mapping[str, Intervals]) -> Intervals:
     if any(name in host for name in known):
         return union(host[name] for name in known if name in host)
     return union(rows for name, rows in host.items() if name not in COMPILE and not WAITS.search(name))
-
-
-def _is_input(node: Node) -> bool:
-    return node.engine == "DMA" and bool(_TO_CARD.search(node.kernel) or _TO_CARD.search(node.name))
 
 
 def _lower_precision(nodes: list[Node]) -> float | None:

@@ -29,6 +29,8 @@ SMALL_US = 100.0
 GAP_US = 2.0
 """Longest pause within a chain."""
 
+_TO_CARD = re.compile(r"h(ost)? ?(2|to) ?d(evice)?", re.IGNORECASE)
+
 _ELEMENTWISE = re.compile(
     r"^(add|sub|mul|div|neg|abs|relu|gelu|silu|sigmoid|tanh|exp|log|sqrt|rsqrt|pow|square|reciprocal|clamp|where|"
     r"maximum|minimum|max|min|cast|not|and|or|equal|less|greater|threshold|dropout|constant)(_|$)"
@@ -84,12 +86,21 @@ class Track:
     by_name: dict[str, tuple[array[float], array[float]]] = field(default_factory=dict)
     nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
     chains: dict[tuple[str, ...], Chain] = field(default_factory=dict)
+    to_card: tuple[array[float], array[float]] = field(default_factory=lambda: (array("d"), array("d")))
     open: list[tuple[str, float]] = field(default_factory=list)
     chain: list[tuple[str, float, float, str, str]] = field(default_factory=list)
 
     def busy(self) -> Intervals:
         """When it was busy."""
-        return union([np.column_stack([np.frombuffer(self.begins), np.frombuffer(self.ends)])])
+        return _rows(self.begins, self.ends)
+
+    def copying_in(self) -> Intervals:
+        """When it copied from the host to the card."""
+        return _rows(*self.to_card)
+
+
+def _rows(begins: array[float], ends: array[float]) -> Intervals:
+    return union([np.column_stack([np.frombuffer(begins), np.frombuffer(ends)])])
 
 
 class Tracks:
@@ -149,6 +160,9 @@ class Tracks:
         track.ends.append(end)
         kernel = str(args.get("kernel") or event.get("name"))
         name = str(args.get("usernodename") or args.get("direction") or "")
+        if category == "memcpy" and (_TO_CARD.search(kernel) or _TO_CARD.search(name)):
+            track.to_card[0].append(begin)
+            track.to_card[1].append(end)
         node = track.nodes.get((kernel, name))
         if node is None:
             bound, where, dtype = (str(args.get(key, "")) for key in ("bound", "where", "datatype"))
@@ -195,7 +209,7 @@ class Tracks:
         parts: dict[str, list[Intervals]] = {}
         for track in self._tracks.values():
             for name, (begins, ends) in track.by_name.items():
-                parts.setdefault(name, []).append(np.column_stack([np.frombuffer(begins), np.frombuffer(ends)]))
+                parts.setdefault(name, []).append(_rows(begins, ends))
         return {name: union(rows) for name, rows in parts.items()}
 
 
