@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device.clock import Clock
+from device.timeline import Timeline
 from device.compiler.compile import compile_graph, workspace_bytes
 from device.compiler.cost import compile_seconds, node_cost, transfer_seconds
 from device.compiler.lowering import Engine, lower
