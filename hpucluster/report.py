@@ -73,6 +73,7 @@ def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
             "arguments": list(job.arguments),
             "card": job.card,
             "numerics": job.numerics,
+            "host_time": job.host_time,
             "ranks": job.world_size,
             "exit_status": outcome.status,
             "failure": outcome.failure,

@@ -43,6 +43,7 @@ class Request:
     cards: int | None
     card: str
     numerics: str
+    host_time: str
     report: str | None
     metrics_port: int
     metrics_port_chosen: bool
@@ -72,6 +73,7 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
         sys_path=sys_path,
         is_module=request.is_module,
         numerics=request.numerics,
+        host_time=request.host_time,
         threads=threads_per_rank(environ, len(modules)),
         master_port=free_port(),
         identifier=f"{os.getpid()}-{secrets.token_hex(4)}",

@@ -52,6 +52,8 @@ def _title(run: dict[str, Any], cards: list[dict[str, Any]]) -> str:
         parts += [f"{used[0]['mode']} mode", f"software {used[0]['software']}"]
     if run["numerics"] == "off":
         parts.append("shapes only")
+    if run.get("host_time") == "measured":
+        parts.append("with this machine's host time (not reproducible)")
     return ", ".join(parts) + ": modelled time and memory of each card"
 
 
