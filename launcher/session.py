@@ -97,7 +97,7 @@ def _conclude(request: Request, job: Job, board: SnapshotBoard, outcome: Outcome
     status = outcome.status
     with readable(sys.stdout):
         if outcome.status == 0 or any(card["used"] for card in report["cards"]):
-            print_summary(report, sys.stdout)
+            print_summary(report, sys.stdout, outcome.wall_clock)
             sys.stdout.flush()
     if request.report is not None and not _write(request.report, report):
         status = status or 1

@@ -1,4 +1,4 @@
-"""The modelled lines of time of one card: host threads, streams, engines, copies; each expectation is worked out by hand."""
+"""The modelled lines of time of one card: host threads, streams, engines, copies. All worked out by hand."""
 
 from __future__ import annotations
 

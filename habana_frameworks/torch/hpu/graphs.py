@@ -43,9 +43,7 @@ class HPUGraph:
         """
         captured = runtime.card().capture_end()
         if self._stream != current_stream():
-            raise RuntimeError(
-                f"the capture began on {self._stream} and ends on {current_stream()}; end it where it began"
-            )
+            raise RuntimeError(f"the capture began on {self._stream}, not on {current_stream()}; end it there")
         self._captured = captured
 
     def replay(self, asynchronous: bool = False) -> None:
