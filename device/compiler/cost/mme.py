@@ -4,7 +4,7 @@ A product of batch b, results m x n, common dimension k:
 
     tiles      an array makes h x w results at once, with (h, w) = (s, s), (2s, s/2) or (s/2, 2s) for the tile side s of
                the dtype, whichever wastes least; b ceil(m/h) ceil(n/w) tiles, in waves of all arrays; k in whole s/2.
-               habana.ai forum 1272: an MME is 256 x 256, twice as wide or twice as high; arXiv 2501.00210 saw the same.
+               habana.ai forum 1272: an MME is 256 x 256, twice as wide or twice as high.
                s/2 is the multiple that docs.habana.ai asks of dimensions: 128 for bf16, 64 for fp32.
     compute    2 x waves x arrays x h w k / (peak x efficiency of the dtype)
     sustained  what exceeds burst_s goes on at sustained_share of the rate. Measured: 4.5 ms at 98 % of peak, 193 ms at
