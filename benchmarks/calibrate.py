@@ -5,15 +5,16 @@
 Prints each coefficient with the residuals of the rows that it was fitted to. `--write` puts the coefficients into
 `configs/cards/*.toml`, `--check` fails where the files differ from the fit by more than 1 %.
 
-Fitted, all on Gaudi2, the only card with published micro-benchmarks; the others take its figures over where they have the
-dtype:
+Fitted, all on Gaudi2, the only card with published micro-benchmarks; the others take its figures over for the dtypes
+that they have:
 
     [mme] gemm_efficiency, exposed_load, sustained_share, [device] recipe_s     GEMM and linear rows
     [mme] convolution_efficiency                                                convolution rows
     [compile] base_s, split_s                                                   the tutorial's average compilation times
 
-The tutorial's network has the same number of operators in all its graphs, so `operator_s` cannot be seen there; it stays as
-the file has it. The collectives' rows belong to `configs/boxes`, those of MLPerf's warm-up to `microbench.py`.
+The tutorial's network has nearly the same number of operators in all its graphs, so `operator_s` cannot be seen
+there; it stays as the file has it. The collectives' rows belong to `configs/boxes`, those of MLPerf's warm-up to
+`microbench.py`.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def fitted(
 def fit_mme(spec: CardSpec, rows: Sequence[Row]) -> CardSpec:
     """Fit the matrix engine: short products of bf16, with what all dtypes share, then fp8, long products, the others.
 
-    The two fp8 tables, scaled per tensor and per row, differ by up to 18 % at the same shape, to which the model has one
-    answer: exponent 1.4 keeps it within 12 % of both.
+    The two fp8 tables, scaled per tensor and per row, differ by up to 18 % at the same shape, to which the model has
+    one answer: exponent 1.4 keeps it within 12 % of both.
     """
 
     def of(dtype: str, *kinds: str) -> list[Row]:
@@ -114,7 +115,7 @@ def _vary_one(dtype: str, name: str) -> Vary:
 
 
 def tutorial_averages(slice_bytes: int) -> list[tuple[str, float, float, float]]:
-    """Of each average in the tutorial: which batches, seconds measured, operators and halvings of its recipes on average.
+    """Of each average in the tutorial: its batches, seconds measured, operators and halvings of its recipes on average.
 
     `data/mnist_tensors.csv` has the tensors of the network's two graphs, the first step's and all later ones', as the
     recorder sees them: bytes, and bytes for each sample of the batch.
@@ -130,7 +131,9 @@ def tutorial_averages(slice_bytes: int) -> list[tuple[str, float, float, float]]
         for line in csv.DictReader(file):
             low, _, high = line["batch_sizes"].partition("..")
             graphs = [("first", int(low))]
-            graphs += [("steady", batch) for batch in range(int(low) + 1, int(high) + 1)] if high else [("steady", int(low))]
+            graphs += (
+                [("steady", batch) for batch in range(int(low) + 1, int(high) + 1)] if high else [("steady", int(low))]
+            )
             halvings = [splits((fixed + each * n for fixed, each in tensors[name]), slice_bytes) for name, n in graphs]
             found.append(
                 (
@@ -177,9 +180,7 @@ def taken_over(spec: CardSpec, source: CardSpec) -> CardSpec:
     return dataclasses.replace(
         spec,
         device=dataclasses.replace(spec.device, recipe_s=source.device.recipe_s),
-        compile=dataclasses.replace(
-            spec.compile, base_s=source.compile.base_s, split_s=source.compile.split_s
-        ),
+        compile=dataclasses.replace(spec.compile, base_s=source.compile.base_s, split_s=source.compile.split_s),
     )
 
 
@@ -265,7 +266,9 @@ def report(spec: CardSpec, rows: Sequence[Row]) -> None:
             print(f"{name:44} {row.value:10.1f} {value:10.1f} {value / row.value - 1:+8.1%}")
     for batches, measured, operators, halvings in tutorial_averages(spec.compile.slice_bytes):
         value = spec.compile.base_s + operators * spec.compile.operator_s + halvings * spec.compile.split_s
-        print(f"{'compilation, MNIST, batch ' + batches:44} {measured:10.4f} {value:10.4f} {value / measured - 1:+8.1%}")
+        print(
+            f"{'compilation, MNIST, batch ' + batches:44} {measured:10.4f} {value:10.4f} {value / measured - 1:+8.1%}"
+        )
 
 
 def main() -> int:

@@ -1,11 +1,11 @@
 """Published measurements, and what the model says to each: shared by `calibrate.py` and `microbench.py`.
 
-The rows of `data/microbench_calibration.csv` are facts of others, with their sources. Where a row has no shape, the shape
-comes from the public script that measured it:
+The rows of `data/microbench_calibration.csv` are facts of others, with their sources. Where a row has no shape, it is
+that of the public script that measured it:
 
     linear, conv   "HPC test" of the same author: two products, 131071 x 4096 by 4096 x 16384 and back; a convolution of
-                   4 x 512 x 512 x 512 by 512 filters of 3 x 3 and a copy of its result. 50 steps, a mark_step after each,
-                   no warm-up, so that the first compilation counts; a TFLOP there is 2^40 operations.
+                   4 x 512 x 512 x 512 by 512 filters of 3 x 3 and a copy of its result. 50 steps, a mark_step after
+                   each, no warm-up, so that the first compilation counts; a TFLOP there is 2^40 operations.
     gemm           NAVER Cloud's script: one product between two events, in an HPU graph or a lazy step.
 
 One product a recipe: node_cost + `device.recipe_s`.
@@ -82,7 +82,9 @@ def gemm_shape(text: str) -> tuple[int, int, int]:
     return m, k, n
 
 
-def product(m: int, n: int, k: int, dtype: str, kind: str = "gemm", factors: tuple[int, int] | None = None) -> EngineNode:
+def product(
+    m: int, n: int, k: int, dtype: str, kind: str = "gemm", factors: tuple[int, int] | None = None
+) -> EngineNode:
     """An engine node for a product (m, k) by (k, n), or a convolution that equals it and reads `factors` elements."""
     item = ITEM_BYTES[dtype]
     first, second = factors if factors is not None else (m * k, k * n)

@@ -1,6 +1,6 @@
 """Reading a TOML description into a dataclass, with every bad key and value named.
 
-A field's limits stand with the field: `positive()` for figures of which zero is absurd (a bandwidth, a count), `share()`
+A field's limits stand in its type: `Count` and `Positive` for figures of which zero is absurd (a bandwidth), `Share`
 for efficiencies. All other numbers may be zero but not negative; none may be NaN or infinite.
 """
 
@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from .errors import ConfigurationError
 
@@ -37,14 +37,17 @@ def configs_dir() -> Path:
     return Path(__file__).resolve().parent.parent / "configs"
 
 
-def positive() -> Any:
-    """A field that must be more than 0."""
-    return dataclasses.field(metadata={"above": 0})
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """A number must be more than `above` and at most `at_most`."""
+
+    above: float = -math.inf
+    at_most: float = math.inf
 
 
-def share() -> Any:
-    """A field that is a share of something: more than 0, at most 1."""
-    return dataclasses.field(metadata={"above": 0, "at_most": 1})
+Count = Annotated[int, Limits(above=0)]
+Positive = Annotated[float, Limits(above=0)]
+Share = Annotated[float, Limits(above=0, at_most=1)]
 
 
 def read_table(path: Path, kind: str) -> dict[str, Any]:
@@ -83,13 +86,13 @@ def parse_table(kind: type, table: dict[str, Any], where: str, names: Mapping[st
     Raises:
         ConfigurationError: an unknown or missing key, a value of another type, a figure out of its limits.
     """
-    hints = get_type_hints(kind, dict(names))
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    hints = get_type_hints(kind, dict(names), include_extras=True)
+    known = [field.name for field in dataclasses.fields(kind)]
     for name, value in sorted(table.items()):
-        if name not in fields:
-            raise ConfigurationError(f"{where}: unknown key {name!r} ({value!r}); {_suggestion(name, list(fields))}")
+        if name not in known:
+            raise ConfigurationError(f"{where}: unknown key {name!r} ({value!r}); {_suggestion(name, known)}")
     values: dict[str, Any] = {}
-    for name, field in fields.items():
+    for name in known:
         if name not in table:
             raise ConfigurationError(f"{where}: key {name!r} is missing: add it")
         if dataclasses.is_dataclass(hints[name]):
@@ -97,7 +100,7 @@ def parse_table(kind: type, table: dict[str, Any], where: str, names: Mapping[st
                 raise ConfigurationError(f"{where}: [{name}] must be a table; got {table[name]!r}")
             values[name] = parse_table(hints[name], table[name], f"{where}: [{name}]", names)
         else:
-            values[name] = _checked(table[name], hints[name], field.metadata, f"{where}: {name}")
+            values[name] = _checked(table[name], hints[name], f"{where}: {name}")
     return kind(**values)
 
 
@@ -112,17 +115,19 @@ def _suggestion(name: str, known: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
 
 
-def _checked(value: Any, wanted: Any, limits: Mapping[str, Any], where: str) -> Any:
+def _checked(value: Any, wanted: Any, where: str) -> Any:
     """`value` as the type `wanted`, within its limits."""
-    origin = get_origin(wanted)
+    limits, origin, arguments = Limits(), get_origin(wanted), get_args(wanted)
     if origin is dict:
         if not isinstance(value, dict):
             raise ConfigurationError(f"{where} must be a table of name = number; got {value!r}")
-        return {key: _checked(item, get_args(wanted)[1], limits, f"{where}.{key}") for key, item in value.items()}
+        return {key: _checked(item, arguments[1], f"{where}.{key}") for key, item in value.items()}
     if origin is list:
         if not isinstance(value, list):
             raise ConfigurationError(f"{where} must be a list; got {value!r}")
-        return [_checked(item, get_args(wanted)[0], limits, where) for item in value]
+        return [_checked(item, arguments[0], where) for item in value]
+    if origin is Annotated:
+        wanted, limits = arguments
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, wanted) or isinstance(value, bool):
@@ -133,8 +138,8 @@ def _checked(value: Any, wanted: Any, limits: Mapping[str, Any], where: str) -> 
         raise ConfigurationError(f"{where} must be a finite number; got {value!r}")
     if value < 0:
         raise ConfigurationError(f"{where} must not be negative; got {value!r}")
-    if value == 0 and "above" in limits:
-        raise ConfigurationError(f"{where} must be more than 0; got {value!r}")
-    if value > limits.get("at_most", math.inf):
-        raise ConfigurationError(f"{where} must be at most {limits['at_most']}; got {value!r}")
+    if value <= limits.above:
+        raise ConfigurationError(f"{where} must be more than {limits.above}; got {value!r}")
+    if value > limits.at_most:
+        raise ConfigurationError(f"{where} must be at most {limits.at_most}; got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Card descriptions, read from `configs/cards/*.toml`. Every hardware figure of the project stands there, with its source.
+"""Card descriptions, read from `configs/cards/*.toml`. Every hardware figure stands there, with its source.
 
 A file describes a card whole, or says `based_on = "gaudi3"` (or the path of another card file) and only what differs.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .description import configs_dir, merged, parse_table, positive, read_table, share
+from .description import Count, Positive, Share, configs_dir, merged, parse_table, read_table
 from .errors import ConfigurationError
 
 CARDS = ("gaudi", "gaudi2", "gaudi3")
@@ -21,63 +21,63 @@ MME_DTYPES = ("bfloat16", "float16", "float8", "float32")
 class MmeSpec:
     """Matrix engines. Tables by dtype have an entry for each of `peak_flops`.
 
-    `count` arrays of `rows` x `columns` multiply-accumulate units at `clock_hz`; `peak_flops` operations per second of all
-    together; `tile` side of the square of results that one array makes at once, in elements; efficiencies as shares of the
-    peak on full tiles; `exposed_load` share of the time to read the larger factor that no computation hides; a product
-    that takes longer than `burst_s` goes on at `sustained_share` of its rate.
+    `count` arrays of `rows` x `columns` multiply-accumulate units at `clock_hz`; `peak_flops` operations per second
+    of all together; `tile` side of the square of results that one array makes at once, in elements; efficiencies as
+    shares of the peak on full tiles; `exposed_load` share of the time to read the larger factor that no computation
+    hides; a product that takes longer than `burst_s` goes on at `sustained_share` of its rate.
     """
 
-    count: int = positive()
-    rows: int = positive()
-    columns: int = positive()
-    clock_hz: float = positive()
-    peak_flops: dict[str, float] = positive()
-    tile: dict[str, int] = positive()
-    gemm_efficiency: dict[str, float] = share()
-    convolution_efficiency: dict[str, float] = share()
+    count: Count
+    rows: Count
+    columns: Count
+    clock_hz: Positive
+    peak_flops: dict[str, Positive]
+    tile: dict[str, Count]
+    gemm_efficiency: dict[str, Share]
+    convolution_efficiency: dict[str, Share]
     exposed_load: dict[str, float]
-    burst_s: float = positive()
-    sustained_share: float = share()
+    burst_s: Positive
+    sustained_share: Share
 
 
 @dataclass(frozen=True)
 class TpcSpec:
     """Vector engines: `count` cores, each working on `lanes_bytes` per cycle at `clock_hz`."""
 
-    count: int = positive()
-    lanes_bytes: int = positive()
-    clock_hz: float = positive()
+    count: Count
+    lanes_bytes: Count
+    clock_hz: Positive
 
 
 @dataclass(frozen=True)
 class HbmSpec:
-    """Card memory: `pool_bytes` of `capacity_bytes` are the process's pool; `bandwidth_bytes_per_s` of all stacks, of which
-    streams get the share `efficiency`; a random access moves whole granules of `granule_bytes`.
+    """Card memory: `pool_bytes` of `capacity_bytes` are the process's pool; `bandwidth_bytes_per_s` of all stacks, of
+    which streams get the share `efficiency`; a random access moves whole granules of `granule_bytes`.
     """
 
-    stacks: int = positive()
-    capacity_bytes: int = positive()
-    pool_bytes: int = positive()
-    bandwidth_bytes_per_s: float = positive()
-    efficiency: float = share()
-    granule_bytes: int = positive()
+    stacks: Count
+    capacity_bytes: Count
+    pool_bytes: Count
+    bandwidth_bytes_per_s: Positive
+    efficiency: Share
+    granule_bytes: Count
 
 
 @dataclass(frozen=True)
 class SramSpec:
     """On-chip memory: bytes, and bytes per second to the engines."""
 
-    capacity_bytes: int = positive()
-    bandwidth_bytes_per_s: float = positive()
+    capacity_bytes: Count
+    bandwidth_bytes_per_s: Positive
 
 
 @dataclass(frozen=True)
 class PcieSpec:
     """Host link: generation and lanes; payload bytes per second one way; seconds per transfer."""
 
-    generation: int = positive()
-    lanes: int = positive()
-    bandwidth_bytes_per_s: float = positive()
+    generation: Count
+    lanes: Count
+    bandwidth_bytes_per_s: Positive
     latency_s: float
 
 
@@ -87,17 +87,17 @@ class NicSpec:
     `line_rate_bytes_per_s` of one port, one way. What collectives make of them stands in `configs/boxes`.
     """
 
-    ports: int = positive()
+    ports: Count
     scale_up: int
     scale_out: int
-    line_rate_bytes_per_s: float = positive()
+    line_rate_bytes_per_s: Positive
 
 
 @dataclass(frozen=True)
 class HostSpec:
     """What the host's software costs, in seconds: recording an operator, launching one eagerly, launching a recipe,
-    replaying a captured graph, asking whether something has ended. `queue_depth`: launches that the card has not finished
-    before the host has to wait. `staging_bytes_per_s`: the host's copy between pageable and pinned memory.
+    replaying a captured graph, asking whether something has ended. `queue_depth`: launches that the card has not
+    finished before the host has to wait. `staging_bytes_per_s`: the host's copy between pageable and pinned memory.
     """
 
     record_s: float
@@ -105,8 +105,8 @@ class HostSpec:
     launch_s: float
     graph_replay_s: float
     poll_s: float
-    queue_depth: int = positive()
-    staging_bytes_per_s: float = positive()
+    queue_depth: Count
+    staging_bytes_per_s: Positive
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class CompileSpec:
     base_s: float
     operator_s: float
     split_s: float
-    slice_bytes: int = positive()
+    slice_bytes: Count
     eager_s: float
 
 
@@ -134,7 +134,7 @@ class CompileSpec:
 class PowerSpec:
     """Watts: the card's limit, and what it draws when nothing runs."""
 
-    limit_w: float = positive()
+    limit_w: Positive
     idle_w: float
 
 
@@ -171,7 +171,8 @@ def load_card(name: str) -> CardSpec:
     """The description of a card: `gaudi`, `gaudi2`, `gaudi3`, or the path of a file of that form.
 
     Raises:
-        ConfigurationError: unknown card, unreadable file, unknown, missing or bad key (named with file, table and value).
+        ConfigurationError: unknown card, unreadable file, unknown, missing or bad key (named with file, table and
+        value).
     """
     path = _card_path(name, Path())
     table = _whole_table(path, ())

@@ -2,9 +2,10 @@
 
     base_s + operators x operator_s + split_s x sum over tensors of log2(1 + bytes / slice_bytes)
 
-The last term is the search for tilings: a tensor can be halved so many times before its parts are smaller than a slice.
-It makes time grow with the sizes in a graph, as the tutorial on detecting recompilations shows (developer.habana.ai): the
-same network takes 262 ms at batches of 1 to 10 and 304 ms near 110. Coefficients: `benchmarks/calibrate.py`.
+The last term is the search for tilings: a tensor can be halved so many times before its parts are smaller than a
+slice. It makes time grow with the sizes in a graph, as the tutorial on detecting recompilations shows
+(developer.habana.ai): the same network takes 262 ms at batches of 1 to 10 and 304 ms near 110. Coefficients:
+`benchmarks/calibrate.py`.
 
 Left out: the host's speed and load, compiling in parallel, what depends on the kinds of operators.
 """

@@ -11,14 +11,14 @@ A product of batch b, results m x n, common dimension k:
                84 % (Gaudi2, 32768^3, bf16 and fp8 alike). The cause is not published: power, or traffic beyond SRAM.
     load       exposed_load x bytes of the larger factor / HBM rate: its panels are loaded while the array waits. So a
                narrow product (small n beside a large m k) loses most; measured 92 % of peak at n = 1280.
-    memory     the node's accesses, and the factors' repeated reads: if neither factor fits half the SRAM (the other half
-               is being filled), panels of T rows of one stay there while the other streams past, ceil(m/T) or ceil(n/T)
-               times, whichever is less.
+    memory     the node's accesses, and the factors' repeated reads: if neither factor fits half the SRAM (the other
+               half is being filled), panels of T rows of one stay there while the other streams past, ceil(m/T) or
+               ceil(n/T) times, whichever is less.
     seconds    max(compute + load, memory) + kernel_s
 
-fp8 has its peak by more arrays of the same side where the peak is a multiple of bf16's. A dtype that a card lacks runs as
-bf16. A convolution is the product that it equals, with an efficiency of its own, no load and no repeated reads: those are
-in that efficiency, which was measured whole.
+fp8 has its peak by more arrays of the same side where the peak is a multiple of bf16's. A dtype that a card lacks
+runs as bf16. A convolution is the product that it equals, with an efficiency of its own, no load and no repeated
+reads: those are in that efficiency, which was measured whole.
 
 Left out: k divided among idle arrays, power limits, contention with the TPC.
 """
@@ -83,7 +83,7 @@ def mme_cost(node: EngineNode, spec: CardSpec, on_chip: Collection[int] = ()) ->
     efficiency = (spec.mme.gemm_efficiency if is_product else spec.mme.convolution_efficiency)[dtype]
     compute = operations / (spec.mme.peak_flops[dtype] * efficiency)
     compute += max(0.0, compute - spec.mme.burst_s) * (1.0 / spec.mme.sustained_share - 1.0)
-    repeated = 0.0
+    repeated = exposed = 0.0
     if is_product and shape is not None:
         batch, m, n, k = shape
         larger = batch * max(m, n) * k * item
@@ -92,5 +92,5 @@ def mme_cost(node: EngineNode, spec: CardSpec, on_chip: Collection[int] = ()) ->
         else:
             rate = spec.hbm.bandwidth_bytes_per_s
             repeated = repeated_bytes(shape, item, dtype, spec)
-        compute += spec.mme.exposed_load[dtype] * larger / rate
-    return bounded(compute, memory_seconds(node, spec, on_chip, repeated), "compute", spec)
+        exposed = spec.mme.exposed_load[dtype] * larger / rate
+    return bounded(compute, memory_seconds(node, spec, on_chip, repeated), "compute", spec, exposed)

@@ -2,8 +2,9 @@
 
     vector   operations x item bytes / (cores x bytes per cycle and core x clock)
 
-One lane does one operation per cycle (docs.habana.ai, TPC User Guide: 2048-bit SIMD, so 64 fp32 or 128 bf16 operations a
-cycle); how many operations an element takes stands in the node. Memory by `roofline`: bytes, and short runs of gathers.
+One lane does one operation per cycle (docs.habana.ai, TPC User Guide: 2048-bit SIMD, so 64 fp32 or 128 bf16
+operations a cycle); how many operations an element takes stands in the node. Memory by `roofline`: bytes, and short
+runs of gathers.
 
 Left out: how work divides over the cores (a node too small for all of them is bound by `kernel_s` anyway), slots of the
 VLIW word that run empty, the cores' local memory.
