@@ -69,6 +69,9 @@ def hold(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
 
 
 def until(condition: Callable[[], Any]) -> Any:
