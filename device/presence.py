@@ -52,10 +52,13 @@ class Presence:
         self._record = _first_record(spec, module)
 
     def start(self) -> None:
-        """Write the record and keep it up to date until `stop`, or the end of the process."""
+        """Write the record and keep it up to date until `stop`, or the end of the process.
+
+        The report is not asked for here: the card may be in the middle of what it was taken for.
+        """
         atexit.register(self.stop)
         try:
-            self._update()
+            self._publish(self._record)
         except OSError as error:
             where = error.filename or "its record's folder"
             print(f"hpu: hl-smi cannot show this card: {where}: {error.strerror}", file=sys.stderr)
@@ -72,7 +75,7 @@ class Presence:
                 self._path = None
 
     def _run(self) -> None:
-        period = PERIOD
+        period = 0.0
         while not self._stopped.wait(period):
             begin = time.monotonic()
             # OSError: told at the start. RuntimeError: the script changed a table while it was being read here.
@@ -82,14 +85,15 @@ class Presence:
             period = max(PERIOD, (time.monotonic() - begin) / LARGEST_SHARE)
 
     def _update(self) -> None:
-        now = time.time()
         record = self._activity.apply(self._record, self._report(), time.monotonic())
-        if self._path is not None and record == self._record and now - record.updated < HEARTBEAT:
-            return
+        if self._path is None or record != self._record or time.time() - record.updated >= HEARTBEAT:
+            self._publish(record)
+
+    def _publish(self, record: CardRecord) -> None:
         with self._lock:
             if self._stopped.is_set():
                 return
-            self._record = replace(record, updated=now)
+            self._record = replace(record, updated=time.time())
             path = publish(self._record)
             if self._path is not None and self._path != path:
                 withdraw(self._path)  # its folder is full

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 
+from device.card_records import held_cards
+from device.liveness import ProcessId
 from device.presence import Presence
 from device.spec import load_card
 
@@ -19,5 +22,8 @@ if __name__ == "__main__":
         "steps": 7,
     }
     Presence(spec, int(sys.argv[2]), lambda: report).start()
+    me = ProcessId.of_this_process()
+    while not any(record.process == me and record.steps == 7 for record in held_cards()):
+        time.sleep(0.005)
     print("ready", flush=True)
     sys.stdin.read()

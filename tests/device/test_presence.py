@@ -44,6 +44,7 @@ def here(folder: Path) -> Iterator[Presence]:
     """This process, holding module 3."""
     presence = Presence(SPEC, 3, lambda: IDLE)
     presence.start()
+    until(lambda: held_cards()[0].memory.in_use)
     yield presence
     presence.stop()
 
@@ -207,9 +208,10 @@ def test_the_record_is_written_when_something_changed(folder: Path, monkeypatch:
 
     presence = Presence(SPEC, 0, look)
     presence.start()
-    (path,) = folder.iterdir()
+    until(lambda: looks[0] >= 2)
+    (path,) = folder.glob("*.json")
     written = path.stat().st_ino, path.stat().st_mtime_ns
-    until(lambda: looks[0] >= 4)
+    until(lambda: looks[0] >= 6)
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == written
     report["memory"] = {"limit": 10, "in_use": 5, "peak": 6}
     until(lambda: held_cards()[0].memory == PoolUse(10, 5, 6))
