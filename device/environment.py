@@ -36,7 +36,8 @@ def number(name: str, default: int) -> int:
         raise ConfigurationError(f"{name}={os.environ[name]!r} is not a whole number") from error
 
 
-def _software() -> str:
+def software_version() -> str:
+    """The release of the emulated software: HPUCLUSTER_SOFTWARE, default 1.19.0."""
     version = os.environ.get("HPUCLUSTER_SOFTWARE") or DEFAULT_SOFTWARE
     parts = version.split(".")
     if len(parts) < 2 or not all(part.isdecimal() for part in parts):
@@ -69,7 +70,7 @@ def read_settings() -> Settings:
     Raises:
         ConfigurationError: a value that cannot be used; it is named.
     """
-    software = _software()
+    software = software_version()
     eager_default = tuple(int(part) for part in software.split(".")[:2]) >= FIRST_EAGER_SOFTWARE
     mode = number("PT_HPU_LAZY_MODE", 0 if eager_default else 1)
     if mode not in (0, 1, 2):

@@ -134,10 +134,23 @@ class CompileSpec:
 
 @dataclass(frozen=True)
 class PowerSpec:
-    """Watts: the card's limit, and what it draws when nothing runs."""
+    """Power in watts, at its limit and idle; temperatures in degrees Celsius. The model is in `device/power.py`.
+
+    `engine_shares`: of the range between idle and limit, what each kind of engine (MME, TPC, DMA, NIC) draws when
+    busy; they add up to 1. The thresholds are what the management tools tell, nothing here throttles.
+    """
 
     limit_w: Positive
     idle_w: float
+    engine_shares: dict[str, float]
+    chip_idle_c: float
+    chip_limit_c: float
+    board_idle_c: float
+    board_limit_c: float
+    threshold_gpu_c: float
+    threshold_memory_c: float
+    threshold_slowdown_c: float
+    threshold_shutdown_c: float
 
 
 @dataclass(frozen=True)
