@@ -19,6 +19,7 @@ from ..environment import Settings, read_settings
 from ..errors import ConfigurationError
 from ..events import EventId, dispatcher
 from ..graph.location import locate
+from ..presence import Presence
 from ..spec import chosen_card
 from . import autocast, fused_cells, native, operators
 
@@ -102,7 +103,10 @@ def _make_card() -> Card:
 def card() -> Card:
     """The card of this process; the first call acquires it."""
     found = current_card()
-    return found if found is not None else acquire(_make_card)
+    if found is None:
+        found = acquire(_make_card)
+        Presence(found.spec, found.module, found.report).start()
+    return found
 
 
 def _count_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
