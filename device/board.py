@@ -69,7 +69,7 @@ def load_board(box: str) -> BoardSpec:
         ConfigurationError: unreadable file, unknown, missing or bad key (named).
     """
     path = configs_dir() / "boards" / f"{box if box in BOXES else STANDARD_BOX}.toml"
-    board: BoardSpec = parse_table(BoardSpec, read_table(path, "board"), str(path), globals())
+    board: BoardSpec = parse_table(BoardSpec, read_table(path, "board"), str(path))
     return board
 
 

@@ -215,7 +215,7 @@ def _parse(text: bytes) -> CardRecord | None:
         document = json.loads(text)
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             return None  # of another version of this program
-        record: CardRecord = parse_table(CardRecord, _harmless(document["card"]), "record", globals())
+        record: CardRecord = parse_table(CardRecord, _harmless(document["card"]), "record")
         return record
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigurationError):
         return None  # not written by this program

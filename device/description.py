@@ -74,19 +74,21 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return table
 
 
-def parse_table(kind: type, table: dict[str, Any], where: str, names: Mapping[str, Any]) -> Any:
+def parse_table(kind: type, table: dict[str, Any], where: str) -> Any:
     """An instance of the dataclass `kind` from a table whose keys are its fields; nested dataclasses are sub-tables.
 
     Args:
         kind: the dataclass.
         table: what was read.
         where: file and table, for messages.
-        names: the globals of the module that defines `kind`. The module itself may be hidden behind a user's by then.
 
     Raises:
         ConfigurationError: an unknown or missing key, a value of another type, a figure out of its limits.
     """
-    hints = get_type_hints(kind, dict(names), include_extras=True)
+    # The names in the annotations are those of the module that defines `kind`, which may be hidden behind a user's by
+    # now; its functions still know them.
+    names = kind.__init__.__globals__  # type: ignore[misc]
+    hints = get_type_hints(kind, names, include_extras=True)
     known = [field.name for field in dataclasses.fields(kind)]
     for name, value in sorted(table.items()):
         if name not in known:
@@ -98,7 +100,7 @@ def parse_table(kind: type, table: dict[str, Any], where: str, names: Mapping[st
         if dataclasses.is_dataclass(hints[name]):
             if not isinstance(table[name], dict):
                 raise ConfigurationError(f"{where}: [{name}] must be a table; got {table[name]!r}")
-            values[name] = parse_table(hints[name], table[name], f"{where}: [{name}]", names)
+            values[name] = parse_table(hints[name], table[name], f"{where}: [{name}]")
         else:
             values[name] = _checked(table[name], hints[name], f"{where}: {name}")
     return kind(**values)

@@ -191,7 +191,7 @@ def load_card(name: str) -> CardSpec:
     """
     path = _card_path(name, Path())
     table = _whole_table(path, ())
-    card: CardSpec = parse_table(CardSpec, table, str(path), globals())
+    card: CardSpec = parse_table(CardSpec, table, str(path))
     _check(card, str(path))
     return card
 

@@ -159,7 +159,7 @@ class TestOwnCard:
             "pool_bytes = 901602590720",
             "[hbm] pool_bytes is 901602590720, more than [hbm] capacity_bytes",
         ),
-        ("idle_w = 84.0", "idle_w = 840.0", "[power] idle_w is 840.0, more than [power] limit_w, 600.0"),
+        ("idle_w = 90.0", "idle_w = 840.0", "[power] idle_w is 840.0, more than [power] limit_w, 600.0"),
         ("scale_out = 3", "scale_out = 30", "[nic] scale_up + scale_out is 51, more than [nic] ports, 24"),
         ("bfloat16 = 432e12, ", "", "which peak_flops does not"),
         (
