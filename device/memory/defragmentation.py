@@ -1,9 +1,9 @@
 """Defragmentation: move tensors together where enough is free in total but no hole is large enough.
 
 As in Gaudi's PyTorch bridge (backend/synapse_helpers/memory_defragmentation): for a tensor, the stretch of memory that
-begins with a hole, whose holes add up to the request, and in which least is in use; for the workspace, the stretch below
-it. All blocks of the stretch are given up and placed again by best fit, lowest first and without waste, and those whose
-offset changed have to be moved: read once and written once.
+begins with a hole, whose holes add up to the request, and in which least is in use; for the workspace, the stretch
+below it. All blocks of the stretch are given up and placed again by best fit, lowest first and without waste, and those
+whose offset changed have to be moved: read once and written once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The card's memory (HBM) as one process sees it: a pool of blocks, the workspace that recipes share, and statistics.
 
-The native bridge logs each storage that becomes resident or is freed as (address, bytes, slot); `slot` is the buffer number
-in the graph whose end made it resident, -1 for a copy from the host. `apply` takes the log in, in order. Before a graph
-runs, `reserve` also sees to its workspace, and tells when memory ran out. What does not fit holds no memory from then on:
-its address is remembered until the storage is freed, so that the later event does no harm.
+The native bridge logs each storage that becomes resident or is freed as (address, bytes, slot); `slot` is the buffer
+number in the graph whose end made it resident, -1 for a copy from the host. `apply` takes the log in, in order. Before a
+graph runs, `reserve` also sees to its workspace, and tells when memory ran out. What does not fit holds no memory from
+then on: its address is remembered until the storage is freed, so that the later event does no harm.
 
 Left out: memory that the driver or the network library takes beside the pool, and waiting for launched recipes to end
 before memory is reused.
@@ -19,13 +19,13 @@ from ..spec import CardSpec
 from .defragmentation import Defragmentation, make_room, make_room_below_end, moved_bytes
 from .holding import COPIES, Copied, Holding, Shortage
 from .limits import INITIAL_WORKSPACE, PoolLimits
+from .notes import Notes
 from .pool import GRANULE, HEADER_BYTES, RESERVED_BYTES, SHIFT, Pool, SmallRegion, aligned, size_of
 from .statistics import Statistics
 from .usage import Category, Sample, Usage
 
 Event = tuple[int, int, int]  # address, bytes (negative: freed), slot
 
-MAX_EARLY = 1 << 16  # what is known about addresses that may never become resident
 _ACTIVATIONS, _OTHER, _WORKSPACE = int(Category.ACTIVATIONS), int(Category.OTHER), int(Category.WORKSPACE)
 
 
@@ -34,12 +34,11 @@ def _is_output(event: Event) -> bool:
 
 
 class Hbm:
-    """The memory of one card. `learn`: graphs repeat, so that it is enough to be told once what an output is for."""
+    """The memory of one card. `learn`: remember what the outputs of a graph are for when it runs again."""
 
     def __init__(self, spec: CardSpec, limits: PoolLimits | None = None, learn: bool = True) -> None:
         limits = limits or PoolLimits(spec.hbm.pool_bytes)
         self.limit = limits.limit
-        self.learn = learn
         self.statistics = Statistics(limits.limit)
         self.step = 0
         self.defragmentations: list[Defragmentation] = []  # the card takes them out
@@ -49,9 +48,7 @@ class Hbm:
         self._small = SmallRegion(HEADER_BYTES, RESERVED_BYTES)
         self._held: dict[int, tuple[int, int, int, str, int, int]] = {}  # Holdings, by address
         self._refused: dict[int, Event] = {}
-        self._early: dict[int, int] = {}
-        self._copied: dict[int, Copied] = {}
-        self._categories: dict[str, dict[int, int]] = {}  # by origin and slot
+        self._notes = Notes(learn)
         self._shortage: Shortage | None = None
         self._totals = [0] * len(Category)
         self._totals[_OTHER] = RESERVED_BYTES
@@ -92,7 +89,12 @@ class Hbm:
     @property
     def origins(self) -> int:
         """Graphs seen so far; while it stays the same, what they make is known."""
-        return len(self._categories)
+        return len(self._notes.origins)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the outputs of graphs keep their category when the graph runs again."""
+        return self._notes.learn
 
     @property
     def has_refused(self) -> bool:
@@ -118,11 +120,11 @@ class Hbm:
 
     def reserve(
         self, events: Sequence[Event], workspace: int = 0, origin: str = COPIES, moment: float = 0.0
-    ) -> None:
+    ) -> Shortage | None:
         """Take in the events up to the end of a graph and make room for its workspace, before it runs.
 
-        Raises:
-            Shortage: something does not fit. Then no output of this graph holds memory.
+        Returns:
+            What did not fit, if anything, then and in `apply` before. Then no output of this graph holds memory.
         """
         with self._lock:
             if workspace > self.workspace:
@@ -139,10 +141,10 @@ class Hbm:
                 self._apply(events, origin, moment, needed)
             if workspace:
                 self.statistics.last_workspace = workspace
-            if self._shortage is not None:
-                shortage, self._shortage = self._shortage, None
+            shortage, self._shortage = self._shortage, None
+            if shortage is not None:
                 self._take_back(events)
-                raise shortage
+            return shortage
 
     def abandon(self, events: Sequence[Event]) -> None:
         """As `apply`, for a graph that will not run: its outputs hold no memory."""
@@ -159,10 +161,8 @@ class Hbm:
     def _apply(self, events: Sequence[Event], origin: str, moment: float, workspace: int) -> None:
         # The hot path of every flush: local names, plain tuples, and counts written back once.
         held, totals, statistics = self._held, self._totals, self.statistics
-        allocate, release, early = self._pool.allocate, self._pool.release, self._early
-        categories = self._categories.get(origin)
-        if categories is None:
-            categories = self._categories[origin] = {}
+        allocate, release, notes = self._pool.allocate, self._pool.release, self._notes
+        categories, early = notes.of(origin), notes.early
         in_use, high, largest = statistics.in_use, self._high, statistics.largest
         since = self._usage.number
         allocations = frees = 0
@@ -193,7 +193,7 @@ class Hbm:
                 category = categories.get(slot, _ACTIVATIONS if slot >= 0 else _OTHER)
                 if address in early:
                     category = early.pop(address)
-                    self._remember(origin, slot, category)
+                    notes.remember(origin, slot, category)
                 totals[category] += size
                 held[address] = (block, category, since, origin, slot, nbytes)
                 allocations += 1
@@ -215,7 +215,7 @@ class Hbm:
                 else:
                     self._small.release(block)
                 if holding[4] < 0:
-                    self._copied.pop(address, None)
+                    notes.copies.pop(address, None)
                 frees += 1
         statistics.settle(in_use, high, largest, allocations, frees)
         self._high = high
@@ -296,8 +296,7 @@ class Hbm:
         with self._lock:
             holding = self._held.get(address)
             if holding is None:
-                self._early[address] = int(category)
-                _bound(self._early)
+                self._notes.told(address, int(category))
             elif holding[1] != category:
                 block, before, since, origin, slot, nbytes = holding
                 self._held[address] = (block, int(category), since, origin, slot, nbytes)
@@ -305,20 +304,15 @@ class Hbm:
                 self._totals[before] -= size
                 self._totals[category] += size
                 self._usage.correct(since, before, int(category), size)
-                self._remember(origin, slot, int(category))
-
-    def _remember(self, origin: str, slot: int, category: int) -> None:
-        if self.learn and slot >= 0 and origin != COPIES:
-            self._categories[origin][slot] = category
+                self._notes.remember(origin, slot, int(category))
 
     def copied(self, address: int, dtype: str, sizes: tuple[int, ...], where: str) -> None:
         """The host copied a tensor to that address, from the user's source line `where`."""
-        self._copied[address] = Copied(dtype, sizes, where)
-        _bound(self._copied)
+        self._notes.copied(address, Copied(dtype, sizes, where))
 
     def copy_at(self, address: int) -> Copied | None:
         """What was copied to that address."""
-        return self._copied.get(address)
+        return self._notes.copies.get(address)
 
     def largest_holdings(self, count: int) -> list[tuple[int, Holding]]:
         """Addresses and holdings of the largest tensors, largest first, the older first of equals."""
@@ -344,10 +338,3 @@ class Hbm:
         """Bytes by category when most was in use in the whole run; `origin` is the graph whose tensors came last."""
         with self._lock:
             return {**self._usage.peak.row(), "origin": self._usage.peak.origin}
-
-
-def _bound(notes: dict[int, Any]) -> None:
-    """Forget the oldest half of too many notes about addresses that never became resident."""
-    if len(notes) > MAX_EARLY:
-        for address in list(notes)[: MAX_EARLY // 2]:
-            del notes[address]

@@ -28,16 +28,15 @@ class Copied:
     where: str  # the user's source line
 
 
-class Shortage(Exception):
-    """Memory ran out. Bytes; `free` and `largest` as the request found them.
+@dataclass(frozen=True)
+class Shortage:
+    """Memory ran out. Bytes; `free` and `largest`, the largest hole, as the request found them.
 
     `workspace`: the present workspace, where the request was for a larger one; None where it was for a tensor.
     """
 
-    def __init__(self, requested: int, free: int, largest: int, limit: int, workspace: int | None = None) -> None:
-        super().__init__(f"{requested} bytes requested, {free} of {limit} free, largest free block {largest}")
-        self.requested = requested
-        self.free = free
-        self.largest = largest
-        self.limit = limit
-        self.workspace = workspace
+    requested: int
+    free: int
+    largest: int
+    limit: int
+    workspace: int | None = None

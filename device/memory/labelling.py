@@ -54,7 +54,7 @@ class Labeller:
             self.label_module(module)
             return moved
 
-        torch.nn.Module._apply = move_and_label  # type: ignore[method-assign]
+        torch.nn.Module._apply = move_and_label  # type: ignore[assignment, method-assign]
 
     def label_module(self, module: torch.nn.Module) -> None:
         """A module's own parameters with their gradients, and its buffers."""
@@ -68,7 +68,7 @@ class Labeller:
         if memory is None:
             return
         known = self._walked.get(optimizer) == memory.origins
-        if known and memory.learn:
+        if known and memory.learns:
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self._label(_gradients(parameters), Category.GRADIENTS)

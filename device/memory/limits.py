@@ -65,8 +65,8 @@ def read_limits(spec: CardSpec) -> PoolLimits:
     workspace = _within("PT_HPU_INITIAL_WORKSPACE_SIZE", 0, 0, available // GIB, "GB") * GIB or INITIAL_WORKSPACE
     if limit <= RESERVED_BYTES + workspace:
         raise ConfigurationError(
-            f"a pool of {limit} bytes leaves no room for tensors beside a workspace of {workspace}; of the {available} bytes "
-            f"of {spec.name} take more (PT_HPU_POOL_MEM_ACQUIRE_PERC={percent}), leave less to collectives "
+            f"a pool of {limit} bytes leaves no room for tensors beside a workspace of {workspace}; take more of the "
+            f"{available} bytes of {spec.name} (PT_HPU_POOL_MEM_ACQUIRE_PERC={percent}), leave less to collectives "
             f"(PT_HCCL_MEMORY_ALLOWANCE_MB={allowance // MIB}), or lower PT_HPU_INITIAL_WORKSPACE_SIZE"
         )
     return PoolLimits(

@@ -83,13 +83,12 @@ def peak_operator(graph: Graph) -> PeakOperator | None:
     return PeakOperator(graph.nodes[best].op, graph.nodes[best].where, peak) if best >= 0 else None
 
 
-def size_text(nbytes: float) -> str:
-    """`3.00 MB`, in powers of 1024."""
-    for unit in ("bytes", "KB", "MB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} bytes" if unit == "bytes" else f"{nbytes:.2f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.2f} GB"
+def size_text(nbytes: int) -> str:
+    """`3145728 bytes (3.00 MB)`, in powers of 1024."""
+    for unit, scale in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):
+        if nbytes >= scale:
+            return f"{nbytes} bytes ({nbytes / scale:.2f} {unit})"
+    return f"{nbytes} bytes"
 
 
 def message(
@@ -102,14 +101,16 @@ def message(
         _situation(shortage),
     ]
     if tensors:
-        lines.append(f"largest of the tensors that hold memory ({len(tensors)}):")
+        lines.append("largest tensors that hold memory:")
     for tensor in tensors:
         what = f"{tensor.dtype} {list(tensor.sizes)}" if tensor.dtype else "unknown shape"
         where = f" from {tensor.where}" if tensor.where else ""
-        lines.append(f"  {size_text(tensor.nbytes):>11}  {tensor.category}, {what}{where}")
+        lines.append(f"  {size_text(tensor.nbytes)}: {tensor.category}, {what}{where}")
     if peak is not None:
         where = f" at {peak.where}" if peak.where else ""
-        lines.append(f"operator at the peak: {peak.operator}{where}, with {size_text(peak.nbytes)} of the graph's own")
+        lines.append(
+            f"operator at the peak: {peak.operator}{where}; the graph's own take {size_text(peak.nbytes)} there"
+        )
     lines.append(_remedy(shortage))
     return "\n".join(lines)
 

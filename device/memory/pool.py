@@ -1,16 +1,16 @@
 """Placement of tensors in the card's memory, as the pool of Gaudi's PyTorch bridge does it (PT_HPU_POOL_STRATEGY=4).
 
     request:  rounded up to 128 bytes; the smallest hole that holds it, the lowest of several; its front is given out
-    split:    the rest stays a hole, unless it is small (at most 10 % of the hole and under 128 MiB): then it goes along,
-              and counts as in use
+    split:    the rest stays a hole, unless it is small (at most 10 % of the hole and under 128 MiB): then it goes
+              along, and counts as in use
     release:  merges with free neighbours at once
     top:      the workspace of all recipes lies at the upper end and grows downwards
 
 Requests of one granule live in a region of their own (`SmallRegion`), which counts as in use as a whole. Source of the
 rules: HabanaAI/gaudi-pytorch-bridge 1.19, backend/synapse_helpers/pool_allocator.
 
-A block is one integer, `size << 48 | offset`, both in bytes: it sorts by size and then by offset, so that one sorted list
-serves the best fit, and a step that repeats costs a few hundred nanoseconds per request.
+A block is one integer, `size << 48 | offset`, both in bytes: it sorts by size and then by offset, so that one sorted
+list serves the best fit, and a step that repeats costs a few hundred nanoseconds per request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def offset_of(block: int) -> int:
 
 
 class Pool:
-    """The holes between `begin` and `end`. Who holds a block is the caller's to know; sizes are multiples of the granule."""
+    """The holes between `begin` and `end`; who holds a block is the caller's to know. Sizes: multiples of the granule."""
 
     def __init__(self, begin: int, end: int) -> None:
         self.begin = begin
@@ -142,7 +142,7 @@ class Pool:
 
 
 class SmallRegion:
-    """Slots of one granule, the lowest free one first. Blocks from here have size 0: the region counts as in use already."""
+    """Slots of one granule, the lowest free one first. Blocks of it have size 0: the region counts as in use already."""
 
     def __init__(self, begin: int, end: int) -> None:
         self._next = begin

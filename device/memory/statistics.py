@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Statistics:
-    """Counts as the bridge keeps them: the workspace's growth is an allocation, and what is moved is freed and allocated."""
+    """Counts as the bridge keeps them: growth of the workspace is an allocation; moving is freeing and allocating."""
 
     limit: int
     in_use: int = 0
@@ -60,7 +60,7 @@ class Statistics:
         }
 
     def extended(self, largest_free: int) -> dict[str, int]:
-        """What `_extended_memory_summary_dict` answers. `future`, results that are recorded only, is not known here: 0."""
+        """What `_extended_memory_summary_dict` answers. `future`, results that are only recorded, is not known: 0."""
         return {
             "limit": self.limit,
             "in_use": self.in_use,

@@ -1,8 +1,8 @@
 """What the card's memory held when, by category: the highest point and the end of each step.
 
-Categories are known in hindsight for most tensors: an output of a graph turns out to be a gradient when an optimizer steps.
-A correction therefore also changes the samples taken while the tensor was held. Long runs keep at most `MAX_STEPS`
-intervals: then two neighbours become one, which keeps the higher of their highest points.
+Most categories are known in hindsight: an output of a graph turns out to be a gradient when an optimizer steps. A
+correction therefore also changes the samples taken while the tensor was held. Long runs keep fewer than `MAX_STEPS`
+intervals: there two neighbours become one, which keeps the higher of their highest points.
 """
 
 from __future__ import annotations
