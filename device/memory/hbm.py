@@ -1,9 +1,9 @@
 """The card's memory (HBM) as one process sees it: a pool of blocks, the workspace that recipes share, and statistics.
 
 The native bridge logs each storage that becomes resident or is freed as (address, bytes, slot); `slot` is the buffer
-number in the graph whose end made it resident, -1 for a copy from the host. `apply` takes the log in, in order. Before a
-graph runs, `reserve` also sees to its workspace, and tells when memory ran out. What does not fit holds no memory from
-then on: its address is remembered until the storage is freed, so that the later event does no harm.
+number in the graph whose end made it resident, -1 for a copy from the host. `apply` takes the log in, in order.
+Before a graph runs, `reserve` also sees to its workspace, and tells when memory ran out. What does not fit holds no
+memory from then on: its address is remembered until the storage is freed, so that the later event does no harm.
 
 Left out: memory that the driver or the network library takes beside the pool, and waiting for launched recipes to end
 before memory is reused.

@@ -1,4 +1,4 @@
-"""What is known about storages apart from their memory: categories told or learned, and what the host copied to them."""
+"""What is known about storages apart from their memory: categories told or learned, and what was copied to them."""
 
 from __future__ import annotations
 

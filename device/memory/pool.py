@@ -50,7 +50,7 @@ def offset_of(block: int) -> int:
 
 
 class Pool:
-    """The holes between `begin` and `end`; who holds a block is the caller's to know. Sizes: multiples of the granule."""
+    """The holes between `begin` and `end`; who holds a block is the caller's to know. Sizes are whole granules."""
 
     def __init__(self, begin: int, end: int) -> None:
         self.begin = begin
@@ -142,7 +142,7 @@ class Pool:
 
 
 class SmallRegion:
-    """Slots of one granule, the lowest free one first. Blocks of it have size 0: the region counts as in use already."""
+    """Slots of one granule, the lowest free one first. Its blocks have size 0: the region counts as a whole."""
 
     def __init__(self, begin: int, end: int) -> None:
         self._next = begin
