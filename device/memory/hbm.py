@@ -152,11 +152,17 @@ class Hbm:
             self._refused.update((event[0], event) for event in events if _is_output(event))
             self._apply([event for event in events if not _is_output(event)], COPIES, 0.0, self.workspace)
 
-    def readmit(self, addresses: Iterable[int]) -> None:
-        """Storages that did not fit are used again; `reserve` tells if they still do not fit."""
-        with self._lock:
-            again = [self._refused.pop(address) for address in addresses if address in self._refused]
-            self._apply(again, COPIES, 0.0, self.workspace)
+    def readmit(self, addresses: Iterable[int], events: Sequence[Event]) -> list[Event]:
+        """The events, and before a graph's outputs those by which storages that did not fit become resident after all.
+
+        `addresses`: what the graph uses.
+        """
+        again = [self._refused.pop(address) for address in addresses if address in self._refused]
+        return [
+            *(event for event in events if not _is_output(event)),
+            *((address, nbytes, -1) for address, nbytes, _ in again),
+            *(event for event in events if _is_output(event)),
+        ]
 
     def _apply(self, events: Sequence[Event], origin: str, moment: float, workspace: int) -> None:
         # The hot path of every flush: local names, plain tuples, and counts written back once.

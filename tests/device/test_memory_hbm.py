@@ -155,12 +155,10 @@ class TestRunningOut:
         large = made(7 * MIB)
         memory.apply(large)
         assert memory.reserve(made(2 * MIB, first=1), 0, "graph") is not None
-        memory.readmit([1])
-        assert memory.reserve([], 0, "still") is not None
-        memory.apply(freed(*large))
-        memory.readmit([1, 2])
-        assert memory.reserve([], 0, "now") is None
-        assert memory.in_use == BASE + 2 * MIB
+        assert memory.reserve(memory.readmit([1], []), 0, "still") is not None
+        events = [(9, MIB, 0), *freed(*large)]
+        assert memory.reserve(memory.readmit([1, 5], events), 0, "now") is None
+        assert (memory.in_use, memory.has_refused) == (BASE + 3 * MIB, False)
 
 
 class TestWorkspace:
