@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from . import modules
 from .captured_graph import CapturedGraph
 from .compiler.compile import compile_graph, place
@@ -23,12 +21,13 @@ from .errors import HpuError
 from .events import EventId, dispatcher
 from .executor import EagerKernel, LoadedRecipe
 from .graph.causes import FIRST, Cause, explain
-from .graph.ir import graph_of
+from .graph.ir import Graph, graph_of
 from .graph.location import locate
 from .host_time import UserCode
 from .in_flight import InFlight
 from .journal import Compilation, Journal
-from .memory import Hbm, aligned
+from .memory import COPIES, Hbm, PoolLimits
+from .memory.out_of_memory import out_of_memory_error
 from .recipe_cache import RecipeCache
 from .report import card_report
 from .spec import CardSpec
@@ -40,12 +39,12 @@ DATA_DEPENDENT = "result's shape depends on data"
 class Card:
     """The card that this process holds."""
 
-    def __init__(self, spec: CardSpec, settings: Settings, bridge: Any) -> None:
+    def __init__(self, spec: CardSpec, settings: Settings, bridge: Any, limits: PoolLimits | None = None) -> None:
         self.spec = spec
         self.settings = settings
         self.module = modules.own_module()
         self.timeline = Timeline(spec, launch_thread=settings.launch_thread)
-        self.memory = Hbm(spec)
+        self.memory = Hbm(spec, limits, learn=settings.lazy)
         self.journal = Journal()
         self.recipes: RecipeCache[LoadedRecipe] = RecipeCache(settings.lru_capacity)
         self.kernels: RecipeCache[EagerKernel] = RecipeCache(settings.lru_capacity)
@@ -76,8 +75,9 @@ class Card:
         try:
             self.timeline.hand_over()
             loaded, event = self._recipe_of(recording)
-            self._reserve(loaded.recipe.output_bytes, loaded.recipe.workspace_bytes, reason)
+            self._reserve(reason, recording, loaded.recipe.name, loaded.recipe.workspace_bytes, loaded.graph)
         except BaseException:
+            self.memory.abandon(self._bridge.drain_memory_events())
             recording.abandon()
             raise
         number = self.timeline.launch(loaded.recipe.name, self.stream, self._in_flight.before_launch(recording))
@@ -187,8 +187,9 @@ class Card:
             kernel = self.kernels.get(recording.signature)
             if kernel is None:
                 kernel = self._eager_kernel(recording)
-            self._reserve(kernel.output_bytes, 0, kernel.name)
+            self._reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
         except BaseException:
+            self.memory.abandon(self._bridge.drain_memory_events())
             recording.abandon()
             raise
         number = self.timeline.eager(kernel.name, self.stream, self._in_flight.before_launch(recording))
@@ -200,8 +201,7 @@ class Card:
         graph = graph_of(recording, {})
         name = f"{graph.nodes[0].op}_{graph.signature[:12]}"
         recipe = place(lower(graph), self.spec, name, graph.signature)
-        output = sum(aligned(buffer.nbytes) for buffer in graph.buffers if buffer.is_output)
-        kernel = EagerKernel(name, output, self._bridge.Executable(recording))
+        kernel = EagerKernel(name, graph, self._bridge.Executable(recording))
         recording.remember()
         self._learn(recipe)
         self.timeline.compile(name, self.spec.compile.eager_s)
@@ -229,7 +229,8 @@ class Card:
         self._settle_fences()
         self._catch_up()
         if inward:
-            self._reserve(0, 0, "copy to the card")
+            self._reserve("copy to the card")
+            self.memory.copied(address, dtype, sizes, locate())
         else:
             self.join()
         wait = not non_blocking or not (inward or pinned)
@@ -243,7 +244,7 @@ class Card:
     def on_immediate(self, operator: str, key: str, read: int, written: int, host_fallback: bool) -> None:
         """An operator ran outside a graph: its result's shape depends on data, or the card does not have it."""
         self._catch_up()
-        self._reserve(0, 0, operator)
+        self._reserve(operator)
         if host_fallback:
             name = operator.removeprefix("aten::")
             self.journal.fallbacks[name] += 1
@@ -303,7 +304,7 @@ class Card:
         if not len(captured):
             return
         self.timeline.hand_over()
-        self._reserve(0, 0, "replay")
+        self._reserve("replay")
         self.timeline.replay(captured.recipes, self.stream)
         captured.run()
         self._resume()
@@ -324,19 +325,27 @@ class Card:
         self.memory.apply(self._bridge.drain_memory_events())
         return self.memory
 
-    def _reserve(self, output_bytes: int, workspace: int, reason: str) -> None:
-        # Outputs were logged as resident when the graph ended, so they are counted already.
-        memory = self.sync_memory()
-        missing = memory.shortfall(0, workspace)
-        if missing:
-            wanted = max(output_bytes, missing)
-            free = max(0, memory.limit - memory.in_use + output_bytes)
-            raise torch.OutOfMemoryError(
-                f"FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::{wanted} ({wanted / 2**20:.0f})MB "
-                f"[Rank:{self.rank}] while running {reason}: {free} bytes of {memory.limit} are free, "
-                f"workspace {max(workspace, memory.workspace)} bytes; use a smaller batch or a larger card"
-            )
-        memory.require_workspace(workspace)
+    def _reserve(
+        self, reason: str, recording: Any = None, origin: str = COPIES, workspace: int = 0, graph: Graph | None = None
+    ) -> None:
+        memory, events = self.memory, self._bridge.drain_memory_events()
+        if memory.has_refused and recording is not None:
+            events = memory.readmit((address for _, _, _, address in recording.buffers()), events)
+        shortage = memory.reserve(events, workspace, origin, self.timeline.now)
+        while memory.defragmentations:
+            done = memory.defragmentations.pop(0)
+            self.timeline.defragment(done.nbytes)
+            told = {"success": "1", "milliseconds": str(done.milliseconds)}
+            dispatcher.publish(EventId.MEMORY_DEFRAGMENTATION, told)
+        if shortage is not None:
+            raise out_of_memory_error(memory, shortage, self._graph_of, graph, reason, self.rank)
+
+    def _graph_of(self, origin: str) -> Graph | None:
+        """The graph of the recipe or eager kernel of that name, where it is still cached."""
+        for loaded in self.recipes:
+            if loaded.recipe.name == origin:
+                return loaded.graph
+        return next((kernel.graph for kernel in self.kernels if kernel.name == origin), None)
 
     @property
     def rank(self) -> int:
@@ -372,6 +381,7 @@ class Card:
         """An optimizer has stepped."""
         self._catch_up()
         self.journal.end_step(self.timeline.now)
+        self.memory.end_step(self.timeline.now, self.journal.steps)
 
     def close(self) -> None:
         """Run what is left; nothing can be used afterwards."""
@@ -382,9 +392,7 @@ class Card:
     def report(self) -> dict[str, Any]:
         """Everything measured so far, as plain data. Cheap; callable from any thread."""
         cache: RecipeCache[Any] = self.recipes if self.settings.lazy else self.kernels
-        return card_report(
-            self.spec, self.module, self.settings, self.timeline, self.sync_memory(), self.journal, cache
-        )
+        return card_report(self.spec, self.module, self.settings, self.timeline, self.memory, self.journal, cache)
 
 
 def _single(operator: str, read: int, written: int) -> Program:

@@ -31,5 +31,5 @@ class EagerKernel:
     """One operator of eager mode, ready to run."""
 
     name: str
-    output_bytes: int
+    graph: Graph
     executable: Any

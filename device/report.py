@@ -59,6 +59,8 @@ def card_report(
             "in_use": memory.in_use,
             "peak": memory.peak,
             "workspace": memory.workspace,
+            "at_peak": memory.at_peak(),
+            "timeline": memory.timeline(timeline.now),
         },
         "pcie": {"received": journal.received, "sent": journal.sent},
         "time": {**shares, "step": journal.step_seconds()},

@@ -267,6 +267,13 @@ class Timeline:
         if self.observer is not None:
             self.observer.host("cpu fallback", start, self.main, "main")
 
+    def defragment(self, nbytes: int) -> None:
+        """The card, when all its work has ended, moves tensors together: each byte is read and written."""
+        self._note("defragment", nbytes)
+        self.main = max(self.main, self.launcher, *self.streams.values())
+        self._main_works("memory defragmentation", 2 * nbytes / self.spec.hbm.bandwidth_bytes_per_s)
+        self.launcher = self.main
+
     # -- collectives ----------------------------------------------------------------------------------------------
 
     def collective(

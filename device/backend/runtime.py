@@ -19,6 +19,8 @@ from ..environment import Settings, read_settings
 from ..errors import ConfigurationError
 from ..events import EventId, dispatcher
 from ..graph.location import locate
+from ..memory import Hbm, read_limits
+from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..spec import chosen_card
 from . import autocast, fused_cells, native, operators
@@ -97,7 +99,7 @@ def _make_card() -> Card:
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
     native_bridge.set_initialized()
-    return Card(spec, settings(), native_bridge)
+    return Card(spec, settings(), native_bridge, read_limits(spec))
 
 
 def card() -> Card:
@@ -109,7 +111,13 @@ def card() -> Card:
     return found
 
 
+def _memory() -> Hbm | None:
+    found = current_card()
+    return None if found is None else found.memory
+
+
 def _count_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    labeller.label_optimizer(optimizer)
     found = current_card()
     if found is not None:
         found.end_step()
@@ -129,5 +137,7 @@ def _at_exit() -> None:
 
 
 _owner = os.getpid()
+labeller = Labeller(_memory)
+labeller.install()
 register_optimizer_step_post_hook(_count_step)
 atexit.register(_at_exit)

@@ -1,4 +1,4 @@
-"""The parts of a card by themselves: module choice, clock, memory, recipe cache, compiler, causes."""
+"""The parts of a card by themselves: module choice, shares of time, recipe cache, compiler, causes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from device.compiler.lowering import Engine, lower
 from device.errors import ConfigurationError
 from device.graph.causes import FIRST, explain
 from device.graph.ir import Buffer, Graph, Node, Operand, Window
-from device.memory import GRANULE, INITIAL_WORKSPACE, Hbm, aligned
+from device.memory import aligned
 from device.modules import own_module, visible_modules
 from device.recipe_cache import RecipeCache
 from device.report import time_shares
@@ -89,27 +89,6 @@ class TestShares:
         parts = shares["host"] + shares["compile"] + shares["device"] + shares["collectives"]
         assert parts == pytest.approx(total, abs=1e-12)
         assert min(shares.values()) >= 0
-
-
-class TestHbm:
-    @given(st.lists(st.integers(1, 10**6), max_size=30))
-    def test_everything_freed_leaves_the_workspace(self, sizes: list[int]) -> None:
-        memory = Hbm(GAUDI2)
-        memory.apply([(number, size, -1) for number, size in enumerate(sizes)])
-        assert memory.in_use == INITIAL_WORKSPACE + sum(aligned(size) for size in sizes)
-        memory.apply([(number, -size, -1) for number, size in enumerate(sizes)])
-        assert memory.in_use == INITIAL_WORKSPACE
-        assert memory.peak == INITIAL_WORKSPACE + sum(aligned(size) for size in sizes)
-        assert (memory.allocations, memory.frees) == (len(sizes), len(sizes))
-
-    def test_shortfall_and_workspace(self) -> None:
-        memory = Hbm(GAUDI2)
-        assert memory.shortfall(memory.limit - memory.in_use) == 0
-        assert memory.shortfall(memory.limit - memory.in_use + 1) == 1
-        memory.require_workspace(10 * INITIAL_WORKSPACE + 1)
-        assert memory.workspace == 10 * INITIAL_WORKSPACE + GRANULE
-        memory.require_workspace(1)
-        assert memory.workspace == 10 * INITIAL_WORKSPACE + GRANULE  # it never shrinks
 
 
 class TestRecipeCache:
