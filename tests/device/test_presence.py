@@ -200,6 +200,8 @@ def test_a_forked_process_leaves_the_record_alone(here: Presence) -> None:
 
 def test_the_record_is_written_when_something_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence_module, "PERIOD", 0.005)
+    for figure in ("HEARTBEAT", "PATIENCE"):  # a slow machine must not look like a change
+        monkeypatch.setattr(presence_module, figure, 3600.0)
     report, looks = dict(IDLE), [0]
 
     def look() -> dict[str, Any]:
