@@ -22,7 +22,8 @@ class AsideFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        self._end = 0
+        self._end = 0  # of what was complete last, without the tail
+        self._tail = b""
         self._published = False
         self._file = open(self._aside, "wb", buffering=BUFFER_BYTES)  # noqa: SIM115
 
@@ -33,8 +34,8 @@ class AsideFile:
         """Complete the file with `tail` and give it its name."""
         if self._published:
             return
-        self._end = self._file.tell()
-        self.write(tail)
+        self._end, self._tail = self._file.tell(), tail.encode()
+        self._file.write(self._tail)
         self._file.flush()
         os.replace(self._aside, self.path)
         self._published = True
@@ -52,9 +53,16 @@ class AsideFile:
         self._file.close()
 
     def discard(self) -> None:
-        """Leave nothing behind but what is complete."""
+        """Leave nothing behind but what was complete last."""
         with contextlib.suppress(OSError):  # what is left in the buffer cannot be written either
             self._file.close()
-        if not self._published:
-            with contextlib.suppress(OSError):
-                self._aside.unlink(missing_ok=True)
+        if self._published:
+            return
+        with contextlib.suppress(OSError):
+            if self._end:
+                os.truncate(self._aside, self._end)
+                with open(self._aside, "ab") as file:
+                    file.write(self._tail)
+                os.replace(self._aside, self.path)
+        with contextlib.suppress(OSError):
+            self._aside.unlink(missing_ok=True)
