@@ -13,8 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..card import Card, current_card
 from ..environment import flag
@@ -26,8 +25,7 @@ from .observers import attach, detach
 from .tracer import Tracer
 
 
-@dataclass(frozen=True)
-class DeviceSpan:
+class DeviceSpan(NamedTuple):
     """Something that the card did: start and duration in nanoseconds, the start counted from the profile's."""
 
     name: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +69,13 @@ class RawCsv:
         self.file.publish()
 
 
-@dataclass
 class _Total:
-    event: Event
-    invocations: int = 0
-    duration: int = 0  # nanoseconds
+    """Launches of one node, and their duration in nanoseconds."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.invocations = 0
+        self.duration = 0
 
 
 class AnalyzedNodes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from ..compiler.recipe import ScheduledNode
@@ -34,30 +34,35 @@ def microseconds(moment: int) -> str:
     return f"{sign}{moment // 1000}.{moment % 1000:03d}"
 
 
-@dataclass(frozen=True)
 class Event:
     """An event without its moment.
 
     `phase`: X (with a duration), B and E (begin and end), i (instant), C (counter), s and f (ends of an arrow), M
-    (name or order of a process or thread; it has no moment).
+    (name or order of a process or thread; it has no moment). `extra`: fields beside args, such as id.
     """
 
-    phase: str
-    name: str
-    category: str
-    place: Place
-    args: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)  # fields beside args: id, bp, s
-    head: str = field(init=False)
-    tail: str = field(init=False)
+    __slots__ = ("args", "category", "head", "name", "phase", "place", "tail")
 
-    def __post_init__(self) -> None:
-        fields: dict[str, Any] = {"ph": self.phase, "name": self.name}
-        if self.category:
-            fields["cat"] = self.category
-        fields |= {"pid": self.place.pid, "tid": self.place.tid, **self.extra}
-        object.__setattr__(self, "head", json.dumps(fields)[:-1])
-        object.__setattr__(self, "tail", f', "args": {json.dumps(self.args)}}}' if self.args else "}")
+    def __init__(
+        self,
+        phase: str,
+        name: str,
+        category: str,
+        place: Place,
+        args: Mapping[str, Any] = MappingProxyType({}),
+        extra: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.phase = phase
+        self.name = name
+        self.category = category
+        self.place = place
+        self.args = args
+        fields: dict[str, Any] = {"ph": phase, "name": name}
+        if category:
+            fields["cat"] = category
+        fields |= {"pid": place.pid, "tid": place.tid, **extra}
+        self.head = json.dumps(fields)[:-1]
+        self.tail = f', "args": {json.dumps(args)}}}' if args else "}"
 
     def text(self, start: int, duration: int) -> str:
         """The event at `start` for `duration`, in nanoseconds, as JSON in one line."""

@@ -11,7 +11,7 @@ traces the card is one process, and the host's calls stand in three more beside 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..compiler.program import Engine
 from ..spec import CardSpec
@@ -29,8 +29,7 @@ _GROUP_SIZE = 1000
 HOST_LINES = ("main", "launch", "bridge main", "bridge launch", "synapse main", "synapse launch", "memory")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A thread of the trace; `engine` is DMA, MME, TPC, NIC or host."""
 
     engine: str
