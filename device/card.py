@@ -313,8 +313,8 @@ class Card:
     def _refuse_in_capture(self, what: str) -> None:
         self._capture = None
         raise HpuError(
-            f"{what} is not supported during hpu graph capturing; the capture has ended. Keep reads of values, operators "
-            "whose result's shape depends on data, cpu fallback and collectives out of what is captured"
+            f"{what} is not supported during hpu graph capturing; the capture has ended. Keep reads of values, "
+            "operators whose result's shape depends on data, cpu fallback and collectives out of what is captured"
         )
 
     # -- memory and fences ----------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Modelled time of one card, in seconds from the start of the process.
 
-Lines of time: the host's main thread, which runs the script and records; its launch thread, which compiles and launches;
-the card's streams, which order work; and the card's resources, of which each does one thing at a time: the compute
-engines as one (a recipe has them to itself and overlaps them inside), copies in and copies out over PCIe.
+Lines of time: the host's main thread, which runs the script and records; its launch thread, which compiles and
+launches; the card's streams, which order work; and the card's resources, of which each does one thing at a time: the
+compute engines as one (a recipe has them to itself and overlaps them inside), copies in and copies out over PCIe.
 
     launch:  starts when the launch thread has launched it, its stream has come so far, the engines are free, and the
              copies that it reads have arrived
@@ -12,8 +12,8 @@ engines as one (a recipe has them to itself and overlaps them inside), copies in
 Left out: the time of the user's own Python between operators, unless it is measured (`user`); contention of the host's
 cores; the overlap of two recipes on the compute engines.
 
-Everything that advances time is a method with plain arguments that do not depend on the card, and is written to a log if
-there is one: the same calls on another card's timeline give that card's times (`device/replay.py`).
+Everything that advances time is a method with plain arguments that do not depend on the card, and is written to a log
+if there is one: the same calls on another card's timeline give that card's times (`device/replay.py`).
 """
 
 from __future__ import annotations

@@ -47,11 +47,17 @@ def bridge() -> Any:
     return _bridge
 
 
+def _flush(reason: str) -> None:
+    if reason.startswith("aten::"):
+        operators.check_fallback(reason)
+    card().on_flush(reason)
+
+
 def _load(path: Path) -> None:
     global _bridge
     module = native.load(path)
     module.set_callbacks(
-        flush=lambda reason: card().on_flush(reason),
+        flush=_flush,
         transfer=lambda *copy: card().on_transfer(*copy),
         immediate=lambda *event: card().on_immediate(*event),
         recorded=lambda: card().on_recorded(),

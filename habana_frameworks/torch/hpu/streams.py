@@ -83,7 +83,7 @@ class Event:
         self._mark = card.timeline.mark((stream or _current).stream_id)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Later work of the stream (default: the current one) starts after the mark. Not recorded: nothing to wait for."""
+        """Later work of the stream (default: the current one) starts after the mark, if there is one."""
         card = runtime.card()
         card.flush("Event.wait")
         if self._mark is not None:
