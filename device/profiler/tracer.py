@@ -106,8 +106,8 @@ class Tracer:
             self._enqueues = (thread, start)
 
     def launched(self, recipe: str, stream: int, enqueued: float, start: float, end: float) -> None:
-        if self._enqueues is not None:
-            self._wait("wait for the queue", enqueued, self._enqueues[0])
+        if self._enqueues is not None and self._enqueues[0] == "launch":
+            self._wait("wait for the queue", enqueued, "launch")
         if not self._engines:
             return
         events = self._events_of(recipe, stream, end - start)
