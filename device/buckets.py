@@ -10,9 +10,9 @@ Per graph without its sizes (`graph/shape_free.py`):
 A dimension of size 1 broadcasts and is part of the key, so it never spans a range.
 
 Refinement: when a bucket has run 5 times, the card compiles a tighter recipe in the background, for the sizes that have
-come so far; it is kept as another bucket if it is faster by PT_HPU_DS_TIME_IMPROVE_THRESHOLD_PERCENT. How much faster is
-taken from the elements of the inputs at the largest sizes of both. Real hardware measures, in a thread whose moment is
-not fixed; here it is always the fifth run.
+come so far; it is kept as another bucket if it is faster by PT_HPU_DS_TIME_IMPROVE_THRESHOLD_PERCENT. How much faster
+is taken from the elements of the inputs at the largest sizes of both. Real hardware measures, in a thread whose moment
+is not fixed; here it is always the fifth run.
 
 What a run inside a bucket costs is the caller's: the hardware patches the recipe to the actual sizes, so the program of
 the actual sizes, placed on the card, is what to charge, without compile time.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .program import Access, EngineNode, Program, ProgramBuffer
@@ -45,21 +45,21 @@ def fields() -> dict[str, list[str]]:
     return {kind.__name__: [field.name for field in dataclasses.fields(kind)] for kind in _KINDS}
 
 
-def program_document(program: Program) -> dict[str, Any]:
-    """A program as plain data."""
-    return {"format": FORMAT, "fields": fields(), "program": _plain(program)}
+def programs_document(programs: Mapping[str, Program]) -> dict[str, Any]:
+    """Programs by name, as plain data."""
+    return {**_opening(), "programs": {name: _plain(program) for name, program in programs.items()}}
 
 
-def program_of(document: Any) -> Program:
-    """The program of a document.
+def programs_of(document: Any) -> dict[str, Program]:
+    """The programs of a document, by name.
 
     Raises:
-        DocumentError: the document is no program of this version; the place and the value are named.
+        DocumentError: the document does not hold programs of this version; the place and the value are named.
     """
-    body = _opened(document, ("program",))
-    program: Program = _decoded(_PROGRAM, body["program"], "program")
-    _check_program(program)
-    return program
+    body = _opened(document, ("programs",))["programs"]
+    if not isinstance(body, dict):
+        raise DocumentError(f"programs: expected an object, got {_shown(body)}")
+    return {name: _program(plain, f"programs.{name}") for name, plain in body.items()}
 
 
 def recipe_document(recipe: Recipe) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def recipe_document(recipe: Recipe) -> dict[str, Any]:
     values = [
         scheduled if name == "nodes" else _plain(getattr(recipe, name)) for name in _names(Recipe) if name != "program"
     ]
-    return {**program_document(recipe.program), "recipe": values}
+    return {**_opening(), "program": _plain(recipe.program), "recipe": values}
 
 
 def recipe_of(document: Any) -> Recipe:
@@ -82,8 +82,8 @@ def recipe_of(document: Any) -> Recipe:
     Raises:
         DocumentError: the document is no recipe of this version; the place and the value are named.
     """
-    program = program_of(document)
-    body = _opened(document, ("program", "recipe"))["recipe"]
+    opened = _opened(document, ("program", "recipe"))
+    program, body = _program(opened["program"], "program"), opened["recipe"]
     names = [name for name in _names(Recipe) if name != "program"]
     if not isinstance(body, list) or len(body) != len(names):
         raise DocumentError(f"recipe: expected a list of {len(names)} values, got {_shown(body)}")
@@ -116,12 +116,18 @@ def _scheduled(plain: Any, program: Program) -> list[ScheduledNode]:
     return nodes
 
 
-def _check_program(program: Program) -> None:
-    """Every access is to a buffer of the program."""
+def _program(plain: Any, where: str) -> Program:
+    """A program whose accesses are all to buffers that it has."""
+    program: Program = _decoded(_PROGRAM, plain, where)
     for number, node in enumerate(program.nodes):
         for access in node.reads + node.writes:
             if not 0 <= access.buffer < len(program.buffers):
-                raise DocumentError(f"program.nodes[{number}]: the program has no buffer {access.buffer}")
+                raise DocumentError(f"{where}.nodes[{number}]: the program has no buffer {access.buffer}")
+    return program
+
+
+def _opening() -> dict[str, Any]:
+    return {"format": FORMAT, "fields": fields()}
 
 
 def _opened(document: Any, keys: tuple[str, ...]) -> dict[str, Any]:

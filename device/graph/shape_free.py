@@ -14,7 +14,7 @@ Sizes = tuple[tuple[int, ...], ...]
 
 
 def input_sizes(graph: Graph) -> Sizes:
-    """The sizes of a graph's inputs: of each window of a resident buffer that a node reads, and each sizes' argument."""
+    """The sizes of a graph's inputs: of each window of a resident buffer that a node reads, and of each argument."""
     found = []
     for node in graph.nodes:
         found += [operand.window.sizes for operand in node.inputs if graph.buffers[operand.buffer].resident]
@@ -27,8 +27,8 @@ def input_sizes(graph: Graph) -> Sizes:
 def shape_free_key(graph: Graph) -> str:
     """A hash of all of a graph but sizes, strides and offsets.
 
-    What stays: operators, wiring, dtypes, ranks, static arguments, what lives on, which dimensions are 1 (they broadcast)
-    and in which order the others lie in memory.
+    What stays: operators, wiring, dtypes, ranks, static arguments, what lives on, which dimensions are 1 (they
+    broadcast) and in which order the others lie in memory.
     """
     state = hashlib.sha256()
     for buffer in graph.buffers:

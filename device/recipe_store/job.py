@@ -28,8 +28,8 @@ _NO_NAME = ("", "none")  # torchrun's run id where the user gave none
 def job_of(environ: Mapping[str, str]) -> str:
     """A short hash that is the same for all ranks of a job.
 
-    From the launcher's own job number where there is one; else the ranks' common parent process, and then ranks on other
-    machines count as another job; a process that is no rank is a job by itself.
+    From the launcher's own job number where there is one; else the ranks' common parent process, and then ranks on
+    other machines count as another job; a process that is no rank is a job by itself.
     """
     is_rank = any(name in environ for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"))
     if is_rank:

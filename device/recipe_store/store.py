@@ -11,8 +11,8 @@ at the same time on one folder do see each other's recipes as they come.
 `delete_on_init`: every rank removes at its start what other jobs have left, and nothing of its own job's. So the folder
 is empty for all ranks of the job whatever order they start in, and what a sibling has already written stays.
 
-Files are named `<hash>_<environment hash>_syn<software version>.recipe`: the hash of the graph's signature, and one over
-the card's description and the compiler (`fingerprint.py`).
+Files are named `<hash>_<environment hash>_syn<software version>.recipe`: the hash of the graph's signature, and one
+over the card's description and the compiler (`fingerprint.py`).
 """
 
 from __future__ import annotations
