@@ -202,7 +202,7 @@ class TestStore:
     def test_a_recipe_larger_than_the_cache_is_not_kept(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         store = opened(tmp_path, "a", "false,1")
         for _ in range(2):
-            store.put(recipe("huge", nodes=20_000))
+            store.put(recipe("huge", nodes=7_000))
         assert files(tmp_path) == []
         assert len(caplog.records) == 1
         assert "larger than the whole recipe cache" in caplog.text
