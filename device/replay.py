@@ -1,8 +1,9 @@
 """A run's log, played on a card's timeline: what the same run would have taken on another card.
 
 Programs are placed on the card again, compilations take what its compiler would, and the host and the copies what
-its description says. Left out: that the script might have done something else (another batch), what another card would
-keep in its SRAM when it comes to the peak of memory, and recipes that came from a disk cache, which come from one again.
+its description says. Left out: that the script might have done something else (another batch), what another card
+would keep in its SRAM when it comes to the peak of memory, and recipes that came from a disk cache, which come from one
+again.
 
 A collective needs the other ranks: `run` stops there, and goes on with the moment at which it ends.
 """
@@ -16,7 +17,6 @@ from typing import Any
 
 from . import spec as spec_names
 from .compiler.compile import place
-from .compiler.cost import compile_seconds
 from .compiler.program import Program
 from .compiler.recipe import Recipe
 from .compiler.recipe_document import DocumentError, programs_of
@@ -28,7 +28,7 @@ from .run_log import FORMAT
 from .spec import CardSpec
 from .timeline import COMPUTE, Timeline
 
-# What the timeline's calls take. "end_step" is the log's own; "arrive" begins what a later "collective" ends.
+# What the calls in a log take. "end_step" is the log's own; "arrive" begins what a later "collective" ends.
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "record": (int,),
     "user": (float,),
@@ -37,7 +37,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "launch": (str, int, tuple),
     "eager": (str, int, tuple),
     "replay": (tuple, int, tuple),
-    "copy": (str, int, bool, bool, tuple, int),
+    "copy": (str, int, bool, bool, tuple),
     "join": (),
     "wait": (),
     "wait_stream": (int,),
@@ -45,14 +45,11 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "mark": (int,),
     "stream_after": (int, int),
     "host_after": (int,),
-    "fallback": (int,),
-    "arrive": (str, int, tuple),
+    "fallback": (int, int),
+    "arrive": (str, tuple),
     "collective": (str, int, tuple),
     "end_step": (),
 }
-
-_BARE = Program((), (), 1)
-"""An operator outside a graph."""
 
 
 class LogError(ValueError):
@@ -74,16 +71,15 @@ class Record:
 
 @dataclass(frozen=True)
 class Meeting:
-    """This card's part of a collective: where in the run of which ranks, and when its data is ready.
+    """This card's part of a collective of `ranks`, and when its data was ready.
 
-    `finish` is False for its beginning, which takes no time, and True where the card waits for its end.
+    `nbytes` is None at its beginning, which takes no time, and its size where the card waits for its end.
     """
 
     operation: str
-    nbytes: int
     ranks: tuple[int, ...]
     moment: float
-    finish: bool
+    nbytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,9 +126,9 @@ def read_record(document: Any) -> Record:
 
 
 def _call(plain: Any, where: str) -> tuple[Any, ...]:
-    name, *arguments = plain
+    parts = plain if isinstance(plain, list) and plain and isinstance(plain[0], str) else [""]
+    name, values = parts[0], tuple(tuple(value) if isinstance(value, list) else value for value in parts[1:])
     kinds = _ARGUMENTS.get(name)
-    values = tuple(tuple(value) if isinstance(value, list) else value for value in arguments)
     if kinds is None or not _fit(values, kinds):
         raise LogError(f"{where}: {plain!r:.60} is no call of a timeline")
     return (name, *values)
@@ -154,8 +150,7 @@ class CardReplay:
         self.journal = Journal()
         self.recipes: dict[str, Recipe] = {}
         self.launches: Counter[str] = Counter()
-        self._open: dict[tuple[bool, tuple[int, ...]], list[float]] = defaultdict(list)
-        self._compile_seconds: dict[str, float] = {}
+        self._open: dict[tuple[str, tuple[int, ...]], list[float]] = defaultdict(list)
 
     def run(self) -> Generator[Meeting, End | None, None]:
         """Play the record; yields each collective's beginning (send None) and its end (send the `End`)."""
@@ -173,41 +168,38 @@ class CardReplay:
 
     def _play(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name == "compile":
-            self._learn(arguments[0])
-            self.timeline.compile(arguments[0], self._compile_seconds[arguments[0]])
+            recipe = self._recipe(arguments[0])
+            is_eager = arguments[0] in self.record.eager
+            self.timeline.compile(recipe.name, self.spec.compile.eager_s if is_eager else recipe.compile_seconds)
         elif name == "end_step":
             self.journal.end_step(self.timeline.now)
         else:
             if name in ("launch", "eager", "replay"):
-                for recipe in arguments[0] if name == "replay" else arguments[:1]:
-                    self._learn(recipe)
-                    self.launches[recipe] += 1
+                for launched in arguments[0] if name == "replay" else arguments[:1]:
+                    self.launches[self._recipe(launched).name] += 1
             getattr(self.timeline, name)(*arguments)
 
-    def _learn(self, name: str) -> None:
-        if name in self._compile_seconds:
-            return
-        program = self.record.programs.get(name)
-        if program is None:
-            self._compile_seconds[name] = compile_seconds(_BARE, self.spec)
-            self.timeline.learn(name, self.spec.device.kernel_s)
-            return
-        recipe = self.recipes[name] = place(program, self.spec, name, "")
-        is_eager = name in self.record.eager
-        self._compile_seconds[name] = self.spec.compile.eager_s if is_eager else recipe.compile_seconds
-        self.timeline.learn(name, recipe.seconds)
+    def _recipe(self, name: str) -> Recipe:
+        recipe = self.recipes.get(name)
+        if recipe is None:
+            program = self.record.programs.get(name)
+            if program is None:
+                raise LogError(f"recipes: {name} is launched, and there is no program of it")
+            recipe = self.recipes[name] = place(program, self.spec, name, "")
+            self.timeline.learn(name, recipe.seconds)
+        return recipe
 
-    def _arrive(self, operation: str, nbytes: int, ranks: tuple[int, ...]) -> Meeting:
-        moment = self.timeline.now
-        self._open[_line(operation, ranks)].append(moment)
-        return Meeting(operation, nbytes, ranks, moment, finish=False)
+    def _arrive(self, operation: str, ranks: tuple[int, ...]) -> Meeting:
+        meeting = Meeting(operation, ranks, self.timeline.now)
+        self._open[_line(operation), ranks].append(meeting.moment)
+        return meeting
 
     def _collective(self, operation: str, nbytes: int, ranks: tuple[int, ...]) -> Generator[Meeting, End | None, None]:
-        arrivals = self._open[_line(operation, ranks)]
+        arrivals = self._open[_line(operation), ranks]
         if not arrivals:
-            yield self._arrive(operation, nbytes, ranks)
+            yield self._arrive(operation, ranks)
         begin = arrivals.pop(0)
-        end = yield Meeting(operation, nbytes, ranks, begin, finish=True)
+        end = yield Meeting(operation, ranks, begin, nbytes)
         assert end is not None
         self.timeline.collective(operation, nbytes, ranks, begin, end.moment, end.waited)
         self.journal.collectives += 1
@@ -234,11 +226,11 @@ class CardReplay:
         }
 
 
-def _line(operation: str, ranks: tuple[int, ...]) -> tuple[bool, tuple[int, ...]]:
-    """Collectives of one group, and messages of one ordered pair, end in the order in which they began."""
-    return is_message(operation), ranks
+def _line(operation: str) -> str:
+    """What ends in the order in which it began: a group's collectives, messages sent, messages received."""
+    return operation if is_message(operation) else "collective"
 
 
 def is_message(operation: str) -> bool:
-    """Whether it is one of point to point, `send` or `recv`, whose `ranks` are sender and receiver."""
+    """Whether it is one of point to point; then `ranks` are both sides, in order."""
     return operation in ("send", "recv")

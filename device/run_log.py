@@ -1,8 +1,8 @@
 """What a card's timeline was told during a run, in few bytes, so that the run can be replayed on another card.
 
 Calls are taken down in segments: a step, or 2,000 calls where no step ends. Calls tell distances ("two activities
-ago"), not numbers, so the segments of steady steps are equal; each is kept once, and the run is the sequence of segments with
-repetitions counted. With the calls go the programs of the recipes that they launch.
+ago"), not numbers, so the segments of steady steps are equal; each is kept once, and the run is the sequence of
+segments with repetitions counted. With the calls go the programs of the recipes that they launch.
 
 Bound: 200,000 calls in distinct segments (some 30 MB at most), 100,000 entries of the sequence, 200,000 engine nodes in
 programs (which the recipe cache holds anyway). A run that goes beyond, such as one that compiles at every step, is

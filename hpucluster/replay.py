@@ -83,9 +83,9 @@ def records_of(report: Any) -> dict[int, Record]:
 
 @dataclass
 class _Line:
-    """A group of ranks, or an ordered pair with its messages: what happens there happens one after the other."""
+    """A group of ranks, or a sender and a receiver: what happens there happens one after the other."""
 
-    arrivals: dict[int, list[Meeting]] = field(default_factory=lambda: defaultdict(list))
+    arrivals: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))  # by rank
     ends: list[float] = field(default_factory=list)
     lasts: list[float] = field(default_factory=list)  # arrivals of the last rank
     finished: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -99,7 +99,7 @@ class JointReplay:
         self.unmatched = 0
         self._box = box
         self._meshes: dict[int, DirectMesh] = {}
-        self._lines: dict[tuple[bool, tuple[int, ...]], _Line] = defaultdict(_Line)
+        self._lines: dict[tuple[str, tuple[int, ...]], _Line] = defaultdict(_Line)
 
     def run(self) -> None:
         """Play all records to their ends.
@@ -121,15 +121,15 @@ class JointReplay:
                 # Somebody will never come. The one that has waited longest goes on.
                 first = min(waiting, key=lambda rank: (waiting[rank].moment, rank))
                 self.unmatched += 1
-                self._settle(self._line(waiting[first]))
+                self._settle(self._line(first, waiting[first]), waiting[first])
                 ready = self._finish(waiting)
 
     def _advance(self, rank: int, run: Generator[Meeting, End | None, None], end: End | None) -> Meeting | None:
         """Play one rank until it waits for the end of a collective; None where its record ends."""
         try:
             meeting = run.send(end)
-            while not meeting.finish:
-                self._line(meeting).arrivals[rank].append(meeting)
+            while meeting.nbytes is None:
+                self._line(rank, meeting).arrivals[rank].append(meeting.moment)
                 meeting = next(run)
             return meeting
         except StopIteration:
@@ -139,30 +139,31 @@ class JointReplay:
         """The ranks whose collective is over, taken out of `waiting`, with its end."""
         ready: dict[int, End | None] = {}
         for rank, meeting in list(waiting.items()):
-            line = self._line(meeting)
+            line = self._line(rank, meeting)
             number = line.finished[rank]
             while len(line.ends) <= number and self._is_complete(line, meeting.ranks):
-                self._settle(line)
+                self._settle(line, meeting)
             if len(line.ends) > number:
                 line.finished[rank] += 1
                 del waiting[rank]
                 ready[rank] = End(line.ends[number], max(0.0, line.lasts[number] - meeting.moment))
         return ready
 
-    def _line(self, meeting: Meeting) -> _Line:
-        return self._lines[is_message(meeting.operation), meeting.ranks]
+    def _line(self, rank: int, meeting: Meeting) -> _Line:
+        if not is_message(meeting.operation):
+            return self._lines["group", meeting.ranks]
+        is_sender = meeting.operation == "send"
+        return self._lines["channel", tuple(sorted(meeting.ranks, key=lambda other: (other == rank) != is_sender))]
 
     def _is_complete(self, line: _Line, ranks: Sequence[int]) -> bool:
         return all(len(line.arrivals[rank]) > len(line.ends) for rank in ranks if rank in self.cards)
 
-    def _settle(self, line: _Line) -> None:
-        """The next collective of the line ends, with those that have arrived."""
+    def _settle(self, line: _Line, meeting: Meeting) -> None:
+        """The line's next collective, for whose end `meeting` waits, ends with those that have arrived."""
         number = len(line.ends)
-        parts = [arrivals[number] for arrivals in line.arrivals.values() if len(arrivals) > number]
-        last = max(part.moment for part in parts)
+        last = max(arrivals[number] for arrivals in line.arrivals.values() if len(arrivals) > number)
         free = line.ends[-1] if line.ends else 0.0
-        first = parts[0]
-        seconds = self._seconds(first.operation, max(part.nbytes for part in parts), len(first.ranks))
+        seconds = self._seconds(meeting.operation, meeting.nbytes or 0, len(meeting.ranks))
         line.lasts.append(last)
         line.ends.append(max(last, free) + seconds)
 
@@ -190,8 +191,8 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
     """A report's run on its own card and on another, side by side, as plain data.
 
     Returns: "recorded" and "replayed": per rank the figures of `CardReplay.figures`, with steps per second and peak
-    of memory against the limit; "ratios" per rank, recorded by replayed, so that above 1 the other card is faster; "nodes":
-    the engine nodes that take most time on the recorded card, over all ranks; "unmatched", "truncated".
+    of memory against the limit; "ratios" per rank, recorded by replayed, so that above 1 the other card is faster;
+    "nodes": the engine nodes that take most time on the recorded card, over all ranks; "unmatched", "truncated".
 
     Raises:
         ReplayError: the report cannot be replayed.
@@ -204,7 +205,7 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
         try:
             joint = JointReplay(records, card, load_box(card.box))
             joint.run()
-        except (LookupError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError) as error:  # LogError among them
             if isinstance(error, (ConfigurationError, ReplayError)):
                 raise
             raise ReplayError(f"its log cannot be played: {type(error).__name__}: {error}") from error

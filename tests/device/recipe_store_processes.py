@@ -1,9 +1,9 @@
 """Many ranks and jobs on one cache folder at once, some of them killed: run as `recipe_store_processes.py FOLDER`.
 
-Each of 20 rounds starts eight processes, four of each of two jobs (or eight of one), which ask for the same recipes, make
-those that they do not get and keep them. Some are killed at a random moment. Checked: whoever finishes got every recipe as
-it should be and made none twice; in a job alone on a full cache nobody makes any; with delete_on_init everybody makes all;
-and after each round a further process reads every file without complaint. Prints figures as JSON.
+Each of 20 rounds starts eight processes, four of each of two jobs (or eight of one), which ask for the same recipes,
+make those that they do not get and keep them. Some are killed at a random moment. Checked: whoever finishes got every
+recipe as it should be and made none twice; in a job alone on a full cache nobody makes any; with delete_on_init
+everybody makes all; and after each round a further process reads every file without complaint. Prints figures as JSON.
 """
 
 from __future__ import annotations

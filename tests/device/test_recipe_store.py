@@ -125,7 +125,7 @@ class TestSettings:
         file = tmp_path / "file"
         file.touch()
         for path in (file, file / "below", Path("/proc/recipes")):
-            with pytest.raises(ConfigurationError, match="cannot be used.*name a folder that can be written"):
+            with pytest.raises(ConfigurationError, match=r"cannot be used.*name a folder that can be written"):
                 opened(path, "a")
 
     def test_the_folder_is_created(self, tmp_path: Path) -> None:
