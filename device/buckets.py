@@ -21,10 +21,9 @@ the actual sizes, placed on the card, is what to charge, without compile time.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, field
 
-from .bucket_policies import History, Policies, bounds, read_policies, widened
+from .bucket_policies import History, Policies, bounds, widened
 from .environment import flag
 from .graph.ir import Graph
 from .graph.shape_free import Sizes, input_sizes, shape_free_key
@@ -119,9 +118,8 @@ class Buckets:
     `admit` is asked for each graph whose exact signature is new, `ran` is told of each launch of an admitted one.
     """
 
-    def __init__(self, policies: Policies | None = None) -> None:
-        """`policies`: by default those of the environment. Raises ConfigurationError."""
-        self.policies = read_policies(os.environ) if policies is None else policies
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
         self._families: dict[str, _Family] = {}
 
     def admit(self, graph: Graph) -> Admission:

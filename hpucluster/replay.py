@@ -7,7 +7,6 @@ because its log was cut short, the others go on without it, and that is counted.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,65 +16,13 @@ from collectives.roce import fabric
 from collectives.roce.box import BoxSpec, load_box
 from collectives.roce.direct_mesh import DirectMesh
 from device.errors import ConfigurationError
-from device.replay import CardReplay, End, LogError, Meeting, Record, is_message, read_record
+from device.replay import CardReplay, End, Meeting, Record, is_message
 from device.spec import CardSpec
 
 from .report import FORMAT as REPORT_FORMAT
+from .run_logs import ReplayError, records_of
 
 TOP_NODES = 10
-
-
-class ReplayError(ValueError):
-    """A report cannot be replayed; the message says why."""
-
-
-# -- logs in a report ----------------------------------------------------------------------------------------------
-
-
-def share_logs(cards: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Cards' records with each "log" replaced by its number in the returned list of different logs, as compact JSON.
-
-    The ranks of a job mostly do the same, and so have equal logs.
-    """
-    numbers: dict[str, int] = {}
-    shared = []
-    for card in cards:
-        record = dict(card)
-        if record.get("log") is not None:
-            text = json.dumps(record["log"], separators=(",", ":"))
-            record["log"] = numbers.setdefault(text, len(numbers))
-        shared.append(record)
-    return shared, list(numbers)
-
-
-def records_of(report: Any) -> dict[int, Record]:
-    """The logs in a report, by rank.
-
-    Raises:
-        ReplayError: it is no report, has no log, or a log is damaged.
-    """
-    if not isinstance(report, dict) or not isinstance(report.get("cards"), list):
-        raise ReplayError("it is no report of hpurun")
-    if report.get("format") != REPORT_FORMAT:
-        raise ReplayError(f"its format is {report.get('format')!r}, not {REPORT_FORMAT}; write it again")
-    read: dict[Any, Record] = {}
-    records = {}
-    for number, card in enumerate(report["cards"]):
-        try:
-            rank, log = card["rank"], card.get("log")
-            if log is None:
-                continue
-            key = log if isinstance(log, int) else f"rank {rank}"
-            if key not in read:
-                read[key] = read_record(json.loads(report["logs"][log]) if isinstance(log, int) else log)
-            records[rank] = read[key]
-        except LogError as error:
-            raise ReplayError(f"the log of card {number} is damaged: {error}") from error
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            raise ReplayError(f"the record of card {number} is damaged: {error}") from error
-    if not records:
-        raise ReplayError("it holds no log of a card's run: no rank used its card, or an older hpurun wrote it")
-    return records
 
 
 # -- all ranks together --------------------------------------------------------------------------------------------
@@ -198,7 +145,7 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
         ReplayError: the report cannot be replayed.
         ConfigurationError: the box of the other card is not described, or too small for the job.
     """
-    records = records_of(report)
+    records = records_of(report, REPORT_FORMAT)
     origin = next(iter(records.values())).card
     sides = []
     for card in (origin, spec):

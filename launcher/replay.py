@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from device.errors import ConfigurationError
-from hpucluster.replay import ReplayError, compare
+from hpucluster.replay import compare
 from hpucluster.report import SHARES, write_json
+from hpucluster.run_logs import ReplayError
 
 from .checks import check_report, choose_card
 from .figures import NONE, duration, rate, share, size

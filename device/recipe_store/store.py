@@ -1,6 +1,6 @@
 """Recipes on disk, by the signature of their graph.
 
-    store = open_store(os.environ, spec, software)     once per process, None where no cache is configured
+    store = open_store(settings, spec, software)       once per process, None where no cache is configured
     recipe = store.get(signature)                      before a compilation, None where it has to be compiled
     store.put(recipe)                                  after it
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from ..spec import CardSpec
 from .fingerprint import Fingerprint, digest, fingerprint
 from .folder import HASH_CONTENT, RECIPE, CacheFolder
 from .job import job_of
-from .settings import StoreSettings, read_store_settings
+from .settings import StoreSettings
 from .stored import Label, label_of, packed, unpacked
 
 _log = logging.getLogger(__name__)
@@ -40,19 +41,23 @@ _HEAD_BYTES = 4096
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def open_store(environ: Mapping[str, str], spec: CardSpec, software: str) -> RecipeStore | None:
-    """The cache that the environment asks for, or None.
+def open_store(
+    settings: StoreSettings | None, spec: CardSpec, software: str, environ: Mapping[str, str] | None = None
+) -> RecipeStore | None:
+    """The cache that the settings ask for, or None.
 
     Args:
-        environ: the process's environment; see `settings.py` for the variables.
+        settings: what `read_store_settings` found.
         spec: the card for which recipes are compiled.
         software: version of the emulated software, such as "1.19.0".
+        environ: where the job's name stands; by default the process's environment.
 
     Raises:
-        ConfigurationError: a variable cannot be used, or the folder cannot be created or written.
+        ConfigurationError: the folder cannot be created or written.
     """
-    settings = read_store_settings(environ)
-    return None if settings is None else RecipeStore(settings, fingerprint(spec, software), job_of(environ))
+    if settings is None:
+        return None
+    return RecipeStore(settings, fingerprint(spec, software), job_of(os.environ if environ is None else environ))
 
 
 class RecipeStore:

@@ -20,7 +20,7 @@ from pathlib import Path
 from device.compiler.compile import place
 from device.compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from device.compiler.recipe import Recipe
-from device.recipe_store import RecipeStore, open_store
+from device.recipe_store import RecipeStore, open_store, read_store_settings
 from device.spec import load_card
 
 CARD = load_card("gaudi2")
@@ -55,7 +55,7 @@ def made(signature: str) -> Recipe:
 def opened(folder: Path, job: str, delete: bool, on_nfs: bool = False) -> RecipeStore:
     config = f"{folder},{delete},1024,{on_nfs}"
     environ = {"PT_HPU_RECIPE_CACHE_CONFIG": config, "WORLD_SIZE": "8", "HPUCLUSTER_JOB_ID": job}
-    store = open_store(environ, CARD, "1.19.0")
+    store = open_store(read_store_settings(environ), CARD, "1.19.0", environ)
     assert store is not None
     return store
 

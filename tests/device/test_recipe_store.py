@@ -34,7 +34,8 @@ STRESS = Path(__file__).with_name("recipe_store_processes.py")
 def opened(path: Path, job: str, fields: str = "false,1024", spec: CardSpec = GAUDI2, **environ: str) -> RecipeStore:
     """The store of a process of that job."""
     variables = {"PT_HPU_RECIPE_CACHE_CONFIG": f"{path},{fields}", "WORLD_SIZE": "8", "HPUCLUSTER_JOB_ID": job}
-    store = open_store(variables | environ, spec, environ.get("software", "1.19.0"))
+    settings = read_store_settings(variables | environ)
+    store = open_store(settings, spec, environ.get("software", "1.19.0"), variables)
     assert store is not None
     return store
 
