@@ -8,6 +8,7 @@ from typing import Any
 
 from device.replay import LogError, Record, read_record
 
+
 class ReplayError(ValueError):
     """A report cannot be replayed; the message says why."""
 
