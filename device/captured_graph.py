@@ -28,6 +28,11 @@ class CapturedGraph:
         """Names of the recipes, in order."""
         return tuple(loaded.recipe.name for loaded, _ in self._launches)
 
+    @property
+    def workspace_bytes(self) -> int:
+        """The most that one of the recipes needs."""
+        return max((loaded.recipe.workspace_bytes for loaded, _ in self._launches), default=0)
+
     def run(self) -> None:
         """Compute again, with new random numbers."""
         for loaded, recording in self._launches:

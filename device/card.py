@@ -10,30 +10,23 @@ from collections.abc import Callable
 from typing import Any
 
 from . import modules
+from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
-from .compiler.compile import compile_graph, place
-from .compiler.cost import compile_seconds
-from .compiler.lowering import lower
-from .compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from .compiler.recipe import Recipe
 from .environment import Settings
 from .errors import HpuError
 from .events import EventId, dispatcher
-from .executor import EagerKernel, LoadedRecipe
-from .graph.causes import FIRST, Cause, explain
-from .graph.ir import Graph, graph_of
 from .graph.location import locate
 from .host_time import UserCode
 from .in_flight import InFlight
-from .journal import Compilation, Journal
-from .memory import COPIES, Hbm, PoolLimits
-from .memory.out_of_memory import out_of_memory_error
-from .recipe_cache import RecipeCache
-from .report import card_report
+from .journal import Journal
+from .memory import Hbm, PoolLimits
+from .recipes import Recipes
+from .report import card_details, card_figures
+from .residency import Residency
+from .run_log import RunLog
 from .spec import CardSpec
 from .timeline import Timeline
-
-DATA_DEPENDENT = "result's shape depends on data"
 
 
 class Card:
@@ -43,19 +36,16 @@ class Card:
         self.spec = spec
         self.settings = settings
         self.module = modules.own_module()
-        self.timeline = Timeline(spec, launch_thread=settings.launch_thread)
-        self.memory = Hbm(spec, limits, learn=settings.lazy)
         self.journal = Journal()
-        self.recipes: RecipeCache[LoadedRecipe] = RecipeCache(settings.lru_capacity)
-        self.kernels: RecipeCache[EagerKernel] = RecipeCache(settings.lru_capacity)
+        self.log = RunLog() if settings.keep_log else None
+        self.timeline = Timeline(spec, launch_thread=settings.launch_thread, log=self.log)
+        self.recipes = Recipes(spec, settings, bridge, self.timeline, self.journal, self.log)
+        self.memory = Hbm(spec, limits, learn=settings.lazy)
         self.stream = 0
         self._bridge = bridge
-        self._programs: dict[str, Recipe] = {}
+        self._residency = Residency(self.memory, bridge, self.timeline, self.recipes)
         self._in_flight = InFlight(self.timeline)
         self._user_code = UserCode(bridge) if settings.host_time == "measured" else None
-        self._lines: dict[str, str] = {}
-        self._unpublished: list[Compilation] = []
-        self._immediate: set[str] = set()
         self._fences: list[Callable[[], None]] = []
         self._recorded = 0  # operators of the current graph that the host's time has been charged for
         self._capture: CapturedGraph | None = None
@@ -69,77 +59,44 @@ class Card:
         self._catch_up()
         if self._bridge.recorded() == 0:
             return
-        self._publish()  # the one launch thread finishes what it had before it takes more
+        self.recipes.publish()  # the one launch thread finishes what it had before it takes more
         recording = self._bridge.take()
         self._recorded = 0
         try:
             self.timeline.hand_over()
-            loaded, event = self._recipe_of(recording)
-            self._reserve(reason, recording, loaded.recipe.name, loaded.recipe.workspace_bytes, loaded.graph)
+            loaded, event = self.recipes.of_graph(recording)
+            recipe = loaded.recipe
+            self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
         except BaseException:
-            self.memory.abandon(self._bridge.drain_memory_events())
+            self._residency.abandon()
             recording.abandon()
             raise
-        number = self.timeline.launch(loaded.recipe.name, self.stream, self._in_flight.before_launch(recording))
+        number = self.timeline.launch(recipe.name, self.stream, self._in_flight.before_launch(recording))
         self._in_flight.launched(recording.epoch, number)
+        if loaded.admission is not None:
+            self.recipes.ran(loaded, loaded.admission)
         loaded.run(recording)
         if self._capture is not None:
             self._capture.add(loaded, recording)
         # Told last: a listener may use the card, which waits until this graph has run.
-        dispatcher.publish(event, {"recipe_id": loaded.recipe.signature[:16]})
+        dispatcher.publish(event, {"recipe_id": recipe.signature[:16]})
         self._resume()
 
     def flush_and_wait(self, reason: str) -> None:
         """End the graph and wait for the card: reads of a value and `synchronize`."""
         self.flush(reason)
-        self._publish()
+        self.recipes.publish()
         self.timeline.wait()
         self._in_flight.settled()
 
     def join(self) -> None:
         """Wait for the launch thread: compilations up to here become visible in the metrics."""
-        self._publish()
+        self.recipes.publish()
         self.timeline.join()
-
-    def _publish(self) -> None:
-        for compilation in self._unpublished:
-            dispatcher.publish(
-                EventId.GRAPH_COMPILATION,
-                {
-                    "duration": str(round(compilation.seconds * 1e6)),
-                    "recipe": f".graph_dumps/{compilation.recipe}",
-                },
-            )
-        self._unpublished.clear()
-
-    def _recipe_of(self, recording: Any) -> tuple[LoadedRecipe, EventId]:
-        signature = recording.signature
-        loaded = self.recipes.get(signature)
-        if loaded is not None:
-            return loaded, EventId.CACHE_HIT
-        graph = graph_of(recording, self._lines)
-        cause = explain(graph, [entry.graph for entry in self.recipes])
-        recipe = compile_graph(graph, self.spec, len(self.journal.compilations))
-        self._compiled(recipe.name, recipe.compile_seconds, cause, len(graph.nodes))
-        self._learn(recipe)
-        loaded = LoadedRecipe(recipe, graph, self._bridge.Executable(recording))
-        recording.remember()
-        self.recipes.put(signature, loaded)
-        return loaded, EventId.CACHE_MISS
-
-    def _compiled(self, name: str, seconds: float, cause: Cause, nodes: int) -> None:
-        compilation = Compilation(name, seconds, cause, self.journal.steps, nodes)
-        self.timeline.compile(name, seconds)
-        self.journal.compilations.append(compilation)
-        self._unpublished.append(compilation)
-
-    def _learn(self, recipe: Recipe) -> None:
-        self._programs[recipe.name] = recipe
-        self.timeline.learn(recipe.name, recipe.seconds)
 
     def recipe(self, name: str) -> Recipe | None:
         """The recipe or eager kernel of that name, if this process has made it."""
-        return self._programs.get(name)
+        return self.recipes.by_name(name)
 
     # -- the host's time ------------------------------------------------------------------------------------------
 
@@ -184,29 +141,16 @@ class Card:
         self._catch_up()
         recording = self._bridge.take()
         try:
-            kernel = self.kernels.get(recording.signature)
-            if kernel is None:
-                kernel = self._eager_kernel(recording)
-            self._reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
+            kernel = self.recipes.of_operator(recording)
+            self._residency.reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
         except BaseException:
-            self.memory.abandon(self._bridge.drain_memory_events())
+            self._residency.abandon()
             recording.abandon()
             raise
         number = self.timeline.eager(kernel.name, self.stream, self._in_flight.before_launch(recording))
         self._in_flight.launched(recording.epoch, number)
         kernel.executable.run(recording)
         self._resume()
-
-    def _eager_kernel(self, recording: Any) -> EagerKernel:
-        graph = graph_of(recording, {})
-        name = f"{graph.nodes[0].op}_{graph.signature[:12]}"
-        recipe = place(lower(graph), self.spec, name, graph.signature)
-        kernel = EagerKernel(name, graph, self._bridge.Executable(recording))
-        recording.remember()
-        self._learn(recipe)
-        self.timeline.compile(name, self.spec.compile.eager_s)
-        self.kernels.put(recording.signature, kernel)
-        return kernel
 
     def on_transfer(
         self,
@@ -229,7 +173,7 @@ class Card:
         self._settle_fences()
         self._catch_up()
         if inward:
-            self._reserve("copy to the card")
+            self._residency.reserve("copy to the card")
             self.memory.copied(address, dtype, sizes, locate())
         else:
             self.join()
@@ -244,7 +188,7 @@ class Card:
     def on_immediate(self, operator: str, key: str, read: int, written: int, host_fallback: bool) -> None:
         """An operator ran outside a graph: its result's shape depends on data, or the card does not have it."""
         self._catch_up()
-        self._reserve(operator)
+        self._residency.reserve(operator)
         if host_fallback:
             name = operator.removeprefix("aten::")
             self.journal.fallbacks[name] += 1
@@ -252,14 +196,7 @@ class Card:
             self.timeline.fallback(read, written)
             self._resume()
             return
-        name = f"{operator}_{key[:12]}"
-        if name not in self._programs:
-            self._learn(place(_single(operator, read, written), self.spec, name, key))
-            if self.settings.lazy:
-                text = DATA_DEPENDENT if operator in self._immediate else FIRST
-                self._immediate.add(operator)
-                seconds = compile_seconds(Program((), (), 1), self.spec)
-                self._compiled(name, seconds, Cause(text, operator, locate()), 1)
+        name = self.recipes.of_immediate(operator, key, read, written)
         self.timeline.launch(name, self.stream)
         self.timeline.wait()
         self._resume()
@@ -278,6 +215,7 @@ class Card:
             raise HpuError("a capture of an HPU graph is under way; end it with capture_end() before the next")
         self.flush_and_wait("capture_begin")
         self._capture = CapturedGraph()
+        dynamic_shapes.close()
 
     def capture_end(self) -> CapturedGraph:
         """What ran since `capture_begin`.
@@ -304,7 +242,7 @@ class Card:
         if not len(captured):
             return
         self.timeline.hand_over()
-        self._reserve("replay")
+        self._residency.reserve("replay", workspace=captured.workspace_bytes)
         self.timeline.replay(captured.recipes, self.stream)
         captured.run()
         self._resume()
@@ -321,35 +259,8 @@ class Card:
     # -- memory and fences ----------------------------------------------------------------------------------------
 
     def sync_memory(self) -> Hbm:
-        """The memory statistics as of now."""
-        self.memory.apply(self._bridge.drain_memory_events())
-        return self.memory
-
-    def _reserve(
-        self, reason: str, recording: Any = None, origin: str = COPIES, workspace: int = 0, graph: Graph | None = None
-    ) -> None:
-        memory, events = self.memory, self._bridge.drain_memory_events()
-        if memory.has_refused and recording is not None:
-            events = memory.readmit((address for _, _, _, address in recording.buffers()), events)
-        shortage = memory.reserve(events, workspace, origin, self.timeline.now)
-        while memory.defragmentations:
-            done = memory.defragmentations.pop(0)
-            self.timeline.defragment(done.nbytes)
-            told = {"success": "1", "milliseconds": str(done.milliseconds)}
-            dispatcher.publish(EventId.MEMORY_DEFRAGMENTATION, told)
-        if shortage is not None:
-            raise out_of_memory_error(memory, shortage, self._graph_of, graph, reason, self.rank)
-
-    def _graph_of(self, origin: str) -> Graph | None:
-        """The graph of the recipe or eager kernel of that name, where it is still cached."""
-        for loaded in self.recipes:
-            if loaded.recipe.name == origin:
-                return loaded.graph
-        return next((kernel.graph for kernel in self.kernels if kernel.name == origin), None)
-
-    @property
-    def rank(self) -> int:
-        return modules.own_rank()
+        """The memory statistics as of now; for the thread that uses the card."""
+        return self._residency.sync()
 
     def add_fence(self, wait: Callable[[], None]) -> None:
         """Call `wait` once before the card next runs anything or is read."""
@@ -359,12 +270,12 @@ class Card:
         while self._fences:
             self._fences.pop(0)()
 
-    def collective_begins(self) -> float:
-        """Flush for a collective; the modelled moment at which this card's data is ready for it."""
+    def collective_begins(self, operation: str, ranks: tuple[int, ...]) -> float:
+        """Flush for a collective of `ranks`; the modelled moment at which this card's data is ready for it."""
         if self._capture is not None:
             self._refuse_in_capture("collective nonSFG")
         self.flush("collective")
-        return self.timeline.now
+        return self.timeline.arrive(operation, ranks)
 
     # -- steps and reports ----------------------------------------------------------------------------------------
 
@@ -372,8 +283,10 @@ class Card:
         """End of a step as the script sees it."""
         dispatcher.publish(EventId.MARK_STEP, {})
         if self._bridge.recorded() > 0:
-            self.journal.marks += 1
             self.flush("mark_step")
+            self.journal.mark(self.timeline.now)
+            if not self.journal.optimizer_steps:
+                self._step_ended()
         if wait:
             self.join()
 
@@ -381,7 +294,12 @@ class Card:
         """An optimizer has stepped."""
         self._catch_up()
         self.journal.end_step(self.timeline.now)
+        self._step_ended()
+
+    def _step_ended(self) -> None:
         self.memory.end_step(self.timeline.now, self.journal.steps)
+        if self.log is not None:
+            self.log.end_step()
 
     def close(self) -> None:
         """Run what is left; nothing can be used afterwards."""
@@ -389,19 +307,16 @@ class Card:
         self.flush_and_wait("process exit")
         self._closed = True
 
+    def figures(self) -> dict[str, Any]:
+        """What was measured so far, as plain data. Cheap; callable from any thread."""
+        return card_figures(
+            self.spec, self.module, self.settings, self.timeline, self.memory, self.journal, self.recipes
+        )
+
     def report(self) -> dict[str, Any]:
-        """Everything measured so far, as plain data. Cheap; callable from any thread."""
-        cache: RecipeCache[Any] = self.recipes if self.settings.lazy else self.kernels
-        return card_report(self.spec, self.module, self.settings, self.timeline, self.memory, self.journal, cache)
-
-
-def _single(operator: str, read: int, written: int) -> Program:
-    """The program of one operator of which only the traffic is known, in bytes."""
-    kind = operator.removeprefix("aten::")
-    node = EngineNode(
-        Engine.TPC, kind, kind, "other", "Float", (), 0.0, (Access(0, read),), (Access(1, written),), (0,), ""
-    )
-    return Program((node,), (ProgramBuffer(read, True, True), ProgramBuffer(written, False, True)), 1)
+        """The figures, and what grows with the run: compilations, memory over time, the log where it is kept."""
+        log = None if self.log is None else self.log.document(self.spec, self.settings.launch_thread)
+        return {**self.figures(), **card_details(self.timeline, self.memory, self.journal), "log": log}
 
 
 _current: Card | None = None

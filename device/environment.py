@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from .bucket_policies import Policies, read_policies
 from .errors import ConfigurationError
+from .recipe_store.settings import StoreSettings, read_store_settings
 
 DEFAULT_SOFTWARE = "1.19.0"
 FIRST_EAGER_SOFTWARE = (1, 20)  # from here on PT_HPU_LAZY_MODE unset means eager
@@ -58,6 +60,9 @@ class Settings:
     recipe_details: bool
     launch_thread: bool
     host_time: str
+    recipe_store: StoreSettings | None
+    bucket_policies: Policies
+    keep_log: bool
 
     @property
     def mode(self) -> str:
@@ -94,4 +99,7 @@ def read_settings() -> Settings:
         recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),
         launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
         host_time=host_time,
+        recipe_store=read_store_settings(os.environ),
+        bucket_policies=read_policies(os.environ),
+        keep_log="HPUCLUSTER_JOB_ID" in os.environ,
     )

@@ -28,9 +28,11 @@ def add_fence(wait: Callable[[], None]) -> None:
     runtime.card().add_fence(wait)
 
 
-def collective_arrival() -> float:
-    """Modelled moment, in seconds, at which this card's data is ready for a collective; pending work runs first."""
-    return runtime.card().collective_begins()
+def collective_arrival(op: str, ranks: tuple[int, ...]) -> float:
+    """Modelled moment, in seconds, at which this card's data is ready for a collective of `ranks`; pending work runs
+    first.
+    """
+    return runtime.card().collective_begins(op, ranks)
 
 
 def collective_done(op: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float) -> None:

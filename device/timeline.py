@@ -19,11 +19,13 @@ if there is one: the same calls on another card's timeline give that card's time
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
 from .spec import CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
+ENGINES = ("MME", "TPC", "DMA", "NIC")
 REMEMBERED = 4096  # activities whose ends are known; older ones lie behind any queue
 
 
@@ -41,6 +43,12 @@ class Observer(Protocol):
 
     def collective(self, operation: str, nbytes: int, start: float, end: float, waited: float) -> None:
         """A collective on the network, of which `waited` seconds for the slowest rank."""
+
+    def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
+        """The card's memory as of `moment`, in bytes."""
+
+    def bridge(self, name: str, start: float, end: float) -> None:
+        """The bridge was in its function `name`, on the main thread."""
 
 
 class Log(Protocol):
@@ -60,11 +68,13 @@ class Timeline:
         self.streams: dict[int, float] = {0: 0.0}
         self.free = {COMPUTE: 0.0, COPY_IN: 0.0, COPY_OUT: 0.0}
         self.busy = {COMPUTE: 0.0, COPY_IN: 0.0, COPY_OUT: 0.0}  # seconds of work
+        self.engines = dict.fromkeys(ENGINES, 0.0)  # seconds in which each kind of engine was busy
         self.activities = 0  # launches and copies so far
         self.compiling = 0.0
         self._log = log
         self._launch_thread = launch_thread
         self._durations: dict[str, float] = {}
+        self._shares: dict[str, tuple[tuple[str, float], ...]] = {}
         self._queue: deque[float] = deque()  # ends of the launches that the card has not finished
         self._ends: dict[int, float] = {}  # of recent activities, by number
         self._marks: list[float] = []
@@ -119,9 +129,10 @@ class Timeline:
 
     # -- the card -------------------------------------------------------------------------------------------------
 
-    def learn(self, recipe: str, seconds: float) -> None:
-        """How long the recipe of that name runs on this card."""
+    def learn(self, recipe: str, seconds: float, engines: Mapping[str, float] | None = None) -> None:
+        """How long the recipe of that name runs on this card, and for how long it keeps each engine busy."""
         self._durations[recipe] = seconds
+        self._shares[recipe] = tuple((engines or {}).items())
 
     def launch(self, recipe: str, stream: int = 0, after: tuple[int, ...] = ()) -> int:
         """Launch a recipe. `after`: how many activities ago the copies were issued that it reads. Its number."""
@@ -157,6 +168,8 @@ class Timeline:
         end = ready + seconds
         self.streams[stream] = self.free[COMPUTE] = end
         self.busy[COMPUTE] += seconds
+        for engine, share in self._shares[recipe]:
+            self.engines[engine] += share
         self._queue.append(end)
         if self.observer is not None:
             self.observer.launched(recipe, stream, enqueued, ready, end)
@@ -276,6 +289,11 @@ class Timeline:
 
     # -- collectives ----------------------------------------------------------------------------------------------
 
+    def arrive(self, operation: str, ranks: tuple[int, ...]) -> float:
+        """This card is ready for a collective of `ranks`, which may end much later. The moment."""
+        self._note("arrive", operation, ranks)
+        return self.now
+
     def collective(
         self, operation: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float
     ) -> None:
@@ -285,6 +303,7 @@ class Timeline:
         self.launcher = max(self.launcher, end)
         for stream in self.streams:
             self.streams[stream] = max(self.streams[stream], end)
+        self.engines["NIC"] += end - begin - waited
         if self.observer is not None:
             self.observer.collective(operation, nbytes, begin, end, waited)
 

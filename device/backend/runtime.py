@@ -107,7 +107,7 @@ def card() -> Card:
     found = current_card()
     if found is None:
         found = acquire(_make_card)
-        Presence(found.spec, found.module, found.report).start()
+        Presence(found.spec, found.module, found.figures).start()
     return found
 
 

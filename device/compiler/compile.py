@@ -32,9 +32,9 @@ def workspace_bytes(program: Program) -> int:
     return peak
 
 
-def compile_graph(graph: Graph, spec: CardSpec, number: int) -> Recipe:
-    """Compile `graph` for a card; `number` counts the compilations of the process and is part of the name."""
-    return place(lower(graph), spec, f"graph_{number}_{graph.signature[:12]}", graph.signature)
+def compile_graph(graph: Graph, spec: CardSpec) -> Recipe:
+    """Compile `graph` for a card. Its name is the same in every run."""
+    return place(lower(graph), spec, f"graph_{graph.signature[:16]}", graph.signature)
 
 
 def place(program: Program, spec: CardSpec, name: str, signature: str) -> Recipe:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ..timeline import Observer, Timeline
-
-
-class CardObserver(Observer, Protocol):
-    """An observer that is also told of the card's memory and of the bridge's own calls. Moments in modelled seconds."""
-
-    def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
-        """The card's memory as of `moment`, in bytes."""
-
-    def bridge(self, name: str, start: float, end: float) -> None:
-        """The bridge was in its function `name`, on the main thread."""
 
 
 class Observers:
     """Tells several observers, in the order in which they were attached."""
 
-    def __init__(self, members: tuple[CardObserver, ...]) -> None:
+    def __init__(self, members: tuple[Observer, ...]) -> None:
         self.members = members
 
     def host(self, name: str, start: float, end: float, thread: str) -> None:
@@ -48,25 +36,25 @@ class Observers:
             member.bridge(name, start, end)
 
 
-def _members(timeline: Timeline) -> tuple[CardObserver, ...]:
+def _members(timeline: Timeline) -> tuple[Observer, ...]:
     present = timeline.observer
     if present is None:
         return ()
-    return present.members if isinstance(present, Observers) else (present,)  # type: ignore[return-value]
+    return present.members if isinstance(present, Observers) else (present,)
 
 
-def _install(timeline: Timeline, members: tuple[CardObserver, ...]) -> None:
+def _install(timeline: Timeline, members: tuple[Observer, ...]) -> None:
     # None where nobody listens, and no fan-out where one does: the timeline's calls are on the hot path.
     timeline.observer = Observers(members) if len(members) > 1 else members[0] if members else None
 
 
-def attach(timeline: Timeline, observer: CardObserver) -> None:
+def attach(timeline: Timeline, observer: Observer) -> None:
     """Tell `observer`, too; a second call changes nothing."""
     members = _members(timeline)
     if observer not in members:
         _install(timeline, (*members, observer))
 
 
-def detach(timeline: Timeline, observer: CardObserver) -> None:
+def detach(timeline: Timeline, observer: Observer) -> None:
     """Tell `observer` no longer; one that is not attached is ignored."""
     _install(timeline, tuple(member for member in _members(timeline) if member is not observer))
