@@ -13,8 +13,9 @@ import torch
 
 from . import modules
 from .clock import Clock
-from .compiler.compile import compile_graph, eager_program, place
+from .compiler.compile import compile_graph, place
 from .compiler.cost import compile_seconds, transfer_seconds
+from .compiler.lowering import lower
 from .compiler.program import Program
 from .environment import Settings
 from .events import EventId, dispatcher
@@ -144,7 +145,7 @@ class Card:
 
     def _eager_kernel(self, recording: Any) -> EagerKernel:
         graph = graph_of(recording, {})
-        seconds = place(eager_program(graph), self.spec, graph.nodes[0].op, graph.signature).seconds
+        seconds = place(lower(graph), self.spec, graph.nodes[0].op, graph.signature).seconds
         output = sum(aligned(buffer.nbytes) for buffer in graph.buffers if buffer.is_output)
         kernel = EagerKernel(graph.nodes[0].op, seconds, output, self._bridge.Executable(recording))
         recording.remember()

@@ -1,14 +1,15 @@
 """When each node of a program runs: list scheduling over the card's engines.
 
-MME, TPC and DMA (and NIC) each run one node at a time, side by side. Of the nodes whose dependencies have started
-their end, the one that can start first is placed first; among equals the one that comes first in the program.
+MME, TPC, DMA and NIC each run one node at a time, side by side. Of the nodes whose dependencies are placed, the one that
+can start first is placed next; among equals the one that comes first in the program. None runs more than `WINDOW` nodes
+ahead of the oldest one that waits: the queues are filled in program order, and memory is not held long.
 
 Pipelining: where a node of the matrix engine feeds a vector kernel or the other way round, through a buffer of at least
-two slices of SRAM that both go through from front to back, and nothing else touches that buffer between them, the
-consumer starts when the first slice is done and ends no sooner than one slice after the producer. All other consumers
-wait for the end of their producers. Published training steps fit a sum of matrix and vector time better than their
-maximum, so nothing is overlapped beyond this and what is independent in the graph. Contention of the engines for HBM
-is left out.
+two slices of SRAM that both go through from front to back, and no other node touches that buffer, the consumer starts
+when the first slice is done and ends no sooner than one slice after the producer. All other consumers wait for the end
+of their producers, also those of values that a backward pass needs again. Published training steps fit a sum of matrix
+and vector time better than their maximum, so nothing is overlapped beyond this and what is independent in the graph.
+The slices' traffic counts in full; contention of the engines for HBM is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from ..spec import CardSpec
 from .cost import node_cost
@@ -27,32 +27,36 @@ from .recipe import ScheduledNode
 from .sram import SramPlan
 
 SLICE = 0.25  # of SRAM: two slices each of what a producer writes and a consumer reads; assumed
+WINDOW = 32  # nodes by which one may run ahead of the oldest that waits; assumed
 PIPELINED = frozenset({Engine.MME, Engine.TPC})
 
 
 @dataclass(frozen=True)
 class Pipe:
-    """A producer that hands its result over in slices."""
+    """A producer that hands `buffer` over in slices."""
 
     producer: int
+    buffer: int
     slices: int
 
 
 def pipes(program: Program, uses: Mapping[int, Sequence[int]], slice_bytes: int) -> dict[int, Pipe]:
     """For each consumer of sliced data its producer; at most one, the one with the most slices."""
     found: dict[int, Pipe] = {}
+    if not slice_bytes:
+        return found
     for buffer, touching in uses.items():
-        slices = math.ceil(program.buffers[buffer].nbytes / slice_bytes) if slice_bytes else 1
-        if slices < 2 or len(touching) < 2:
+        slices = math.ceil(program.buffers[buffer].nbytes / slice_bytes)
+        if slices < 2 or len(touching) != 2 or not program.buffers[buffer].is_workspace:
             continue
-        for producer, consumer in pairwise(touching):
-            one, other = program.nodes[producer], program.nodes[consumer]
-            if {one.engine, other.engine} != PIPELINED:
-                continue
-            if not (_in_order(one.writes, buffer) and _in_order(other.reads, buffer)):
-                continue
-            if consumer not in found or found[consumer].slices < slices:
-                found[consumer] = Pipe(producer, slices)
+        producer, consumer = touching
+        one, other = program.nodes[producer], program.nodes[consumer]
+        if {one.engine, other.engine} != PIPELINED:
+            continue
+        if not (_in_order(one.writes, buffer) and _in_order(other.reads, buffer)):
+            continue
+        if consumer not in found or found[consumer].slices < slices:
+            found[consumer] = Pipe(producer, buffer, slices)
     return found
 
 
@@ -90,9 +94,14 @@ def schedule(
                 moment = max(moment, done.end)
         return moment
 
-    queue = [(0.0, number) for number in range(len(nodes)) if not missing[number]]
-    heapq.heapify(queue)
-    while queue:
+    queue: list[tuple[float, int]] = []
+    early = [number for number in range(len(nodes)) if not missing[number]]  # ready, but perhaps beyond the window
+    heapq.heapify(early)
+    oldest = 0
+    while oldest < len(nodes):
+        while early and early[0] <= oldest + WINDOW:
+            number = heapq.heappop(early)
+            heapq.heappush(queue, (max(ready(number), free[nodes[number].engine]), number))
         moment, number = heapq.heappop(queue)
         engine = nodes[number].engine
         if free[engine] > moment:
@@ -103,7 +112,9 @@ def schedule(
         for user in users[number]:
             missing[user] -= 1
             if not missing[user]:
-                heapq.heappush(queue, (max(ready(user), free[nodes[user].engine]), user))
+                heapq.heappush(early, user)
+        while oldest < len(nodes) and placed[oldest] is not None:
+            oldest += 1
     return tuple(node for node in placed if node is not None)
 
 

@@ -65,6 +65,8 @@ def per_element(base: str, attributes: dict[str, Any]) -> float | None:
             return SQUARE_ROOT
         if exponent == -1:
             return RECIPROCAL
+    if base in ("div", "true_divide", "divide") and "other" in attributes:
+        return 1  # by a number: a product with its reciprocal
     if attributes.get("approximate") == "tanh" and base in TANH_GELU:
         return TANH_GELU[base]
     return COUNTS.get(base)
