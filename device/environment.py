@@ -55,6 +55,8 @@ class Settings:
     numerics: bool
     cache_metrics: bool
     recipe_details: bool
+    launch_thread: bool
+    host_time: str
 
     @property
     def mode(self) -> str:
@@ -77,6 +79,9 @@ def read_settings() -> Settings:
     numerics = os.environ.get("HPUCLUSTER_NUMERICS", "on") or "on"
     if numerics not in ("on", "off"):
         raise ConfigurationError(f"HPUCLUSTER_NUMERICS={numerics!r}; use on or off")
+    host_time = os.environ.get("HPUCLUSTER_HOST_TIME", "modelled") or "modelled"
+    if host_time not in ("modelled", "measured"):
+        raise ConfigurationError(f"HPUCLUSTER_HOST_TIME={host_time!r}; use modelled or measured")
     lazy = mode != 0
     return Settings(
         software=software,
@@ -86,4 +91,6 @@ def read_settings() -> Settings:
         numerics=numerics == "on",
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
         recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),
+        launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
+        host_time=host_time,
     )

@@ -31,6 +31,5 @@ class EagerKernel:
     """One operator of eager mode, ready to run."""
 
     name: str
-    seconds: float
     output_bytes: int
     executable: Any

@@ -30,15 +30,13 @@ def add_fence(wait: Callable[[], None]) -> None:
 
 def collective_arrival() -> float:
     """Modelled moment, in seconds, at which this card's data is ready for a collective; pending work runs first."""
-    card = runtime.card()
-    card.flush("collective")
-    return card.clock.now
+    return runtime.card().collective_begins()
 
 
-def collective_done(op: str, nbytes: int, begin: float, end: float, waited: float) -> None:
-    """Account a collective: from its own arrival `begin` to its `end`, of which `waited` for the slowest rank."""
+def collective_done(op: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float) -> None:
+    """Account a collective of `ranks`: from its own arrival `begin` to its `end`, of which `waited` for the slowest."""
     card = runtime.card()
-    card.clock.advance_to(end)
+    card.timeline.collective(op, nbytes, ranks, begin, end, waited)
     journal = card.journal
     journal.collectives += 1
     journal.collective_bytes += nbytes

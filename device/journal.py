@@ -33,8 +33,8 @@ class Journal:
     optimizer_steps: int = 0
     marks: int = 0
     step_ends: list[float] = field(default_factory=list)
-    compile_seconds: float = 0.0
-    device_seconds: float = 0.0
+    received: int = 0  # bytes over PCIe
+    sent: int = 0
     collectives: int = 0
     collective_bytes: int = 0
     collective_seconds: float = 0.0
@@ -48,6 +48,13 @@ class Journal:
     def end_step(self, moment: float) -> None:
         self.optimizer_steps += 1
         self.step_ends.append(moment)
+
+    def copied(self, direction: str, nbytes: int) -> None:
+        """A copy between host and card: "h2d" or "d2h"."""
+        if direction == "h2d":
+            self.received += nbytes
+        else:
+            self.sent += nbytes
 
     def step_seconds(self) -> float:
         """Typical (median) modelled time of a step, the first two left out where there are more.

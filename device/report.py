@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .clock import Clock
 from .environment import Settings
 from .journal import Journal
 from .memory import Hbm
 from .recipe_cache import RecipeCache
 from .spec import CardSpec
+from .timeline import COMPUTE, Timeline
 
 
 def time_shares(total: float, compiling: float, collectives: float, device: float) -> dict[str, float]:
@@ -31,13 +31,13 @@ def card_report(
     spec: CardSpec,
     module: int,
     settings: Settings,
-    clock: Clock,
+    timeline: Timeline,
     memory: Hbm,
     journal: Journal,
     cache: RecipeCache[Any],
 ) -> dict[str, Any]:
     """The figures of one card; times in modelled seconds, sizes in bytes."""
-    shares = time_shares(clock.now, journal.compile_seconds, journal.collective_seconds, journal.device_seconds)
+    shares = time_shares(timeline.now, timeline.compiling, journal.collective_seconds, timeline.busy[COMPUTE])
     return {
         "card": spec.name,
         "module": module,
@@ -60,6 +60,7 @@ def card_report(
             "peak": memory.peak,
             "workspace": memory.workspace,
         },
+        "pcie": {"received": journal.received, "sent": journal.sent},
         "time": {**shares, "step": journal.step_seconds()},
         "collectives": {
             "count": journal.collectives,
@@ -67,5 +68,5 @@ def card_report(
             "seconds": journal.collective_seconds,
             "waited": journal.collective_waited,
         },
-        "utilization": journal.device_seconds / clock.now if clock.now > 0 else 0.0,
+        "utilization": timeline.busy[COMPUTE] / timeline.now if timeline.now > 0 else 0.0,
     }

@@ -59,8 +59,10 @@ class PcieSpec:
 @dataclass(frozen=True)
 class HostSpec:
     """What the host's software costs, in seconds: recording an operator, launching one eagerly, launching a recipe,
-    replaying a captured graph, asking whether something has ended. `queue_depth`: launches that the card has not finished
-    before the host has to wait. `staging_bytes_per_s`: the host's copy between pageable and pinned memory.
+    replaying a captured graph, asking whether something has ended.
+
+    `queue_depth`: launches that may wait in the card's queue before the host has to. `staging_bytes_per_s`: the host's
+    copy between pageable and pinned memory.
     """
 
     record_s: float

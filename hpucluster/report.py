@@ -1,7 +1,7 @@
 """The report of a run: one record per card, and what the cards have in common.
 
-Plain data. Everything but `wall_clock` is modelled and reproducible: the same script, seed and card give the
-same report. `wall_clock` is what this machine took, and stands apart.
+Plain data, modelled and reproducible: the same script, seed and card give the same report, byte for byte. What this
+machine took is not part of it.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
         )
     return {
         "format": FORMAT,
-        "units": "modelled seconds, bytes; wall_clock: seconds measured on this machine, not reproducible",
+        "units": "modelled seconds, bytes",
         "run": {
             "target": job.target,
             "is_module": job.is_module,
             "arguments": list(job.arguments),
             "card": job.card,
             "numerics": job.numerics,
+            "host_time": job.host_time,
             "ranks": job.world_size,
             "exit_status": outcome.status,
             "failure": outcome.failure,
         },
         "totals": totals(cards),
         "cards": cards,
-        "wall_clock": {name: round(seconds, 3) for name, seconds in outcome.wall_clock.items()},
     }
 
 

@@ -33,6 +33,7 @@ Environment variables:
   OMP_NUM_THREADS         CPU threads of each rank; default: cores / ranks
   HPUCLUSTER_CARD         default of --card
   HPUCLUSTER_NUMERICS     default of --numerics
+  HPUCLUSTER_HOST_TIME    default of --host-time
   HPUCLUSTER_TIMINGS      file for the seconds of each start-up phase, as JSON
 \b
 Exit status: that of the first rank that fails (128 + signal where it was
@@ -86,6 +87,14 @@ class ScriptCommand(click.Command):
     show_default=True,
     envvar="HPUCLUSTER_NUMERICS",
     help="on: tensors hold real values; off: shapes, time and memory only.",
+)
+@click.option(
+    "--host-time",
+    type=click.Choice(["modelled", "measured"]),
+    default="modelled",
+    show_default=True,
+    envvar="HPUCLUSTER_HOST_TIME",
+    help="measured: add the time that the script's own code takes on this machine; not reproducible.",
 )
 @click.option("--report", metavar="FILE.json", help="Write the closing table, and more, as JSON.")
 @click.option(

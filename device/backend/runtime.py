@@ -47,11 +47,17 @@ def bridge() -> Any:
     return _bridge
 
 
+def _flush(reason: str) -> None:
+    if reason.startswith("aten::"):
+        operators.check_fallback(reason)
+    card().on_flush(reason)
+
+
 def _load(path: Path) -> None:
     global _bridge
     module = native.load(path)
     module.set_callbacks(
-        flush=lambda reason: card().on_flush(reason),
+        flush=_flush,
         transfer=lambda *copy: card().on_transfer(*copy),
         immediate=lambda *event: card().on_immediate(*event),
         recorded=lambda: card().on_recorded(),
@@ -110,7 +116,7 @@ def _at_exit() -> None:
     if found is None or os.getpid() != _owner:
         return
     try:
-        found.flush_and_wait("process exit")
+        found.close()
     except Exception as error:
         print(f"hpu: the last graph could not run: {error}", file=sys.stderr)
     dispatcher.publish(EventId.PROCESS_EXIT, {})

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device.clock import Clock
 from device.compiler.compile import compile_graph, workspace_bytes
 from device.compiler.cost import compile_seconds, node_cost, transfer_seconds
 from device.compiler.lowering import Engine, lower
@@ -126,19 +125,7 @@ class TestModules:
         assert own_module({}) == 0
 
 
-class TestClock:
-    def test_work_is_asynchronous_until_the_host_waits(self) -> None:
-        clock = Clock()
-        clock.work(1.0)
-        assert clock.launch(5.0) == 1.0
-        clock.work(0.5)
-        assert (clock.host, clock.stream, clock.now) == (1.5, 6.0, 6.0)
-        assert clock.launch(1.0) == 6.0  # behind what is there
-        clock.wait()
-        assert clock.host == 7.0
-        clock.advance_to(9.0)
-        assert (clock.host, clock.stream) == (9.0, 9.0)
-
+class TestShares:
     @given(st.floats(0, 10), st.floats(0, 10), st.floats(0, 10), st.floats(0, 10))
     def test_shares_add_up(self, total: float, compiling: float, collectives: float, device: float) -> None:
         shares = time_shares(total, compiling, collectives, device)
@@ -151,9 +138,9 @@ class TestHbm:
     @given(st.lists(st.integers(1, 10**6), max_size=30))
     def test_everything_freed_leaves_the_workspace(self, sizes: list[int]) -> None:
         memory = Hbm(GAUDI2)
-        memory.apply([(number, size) for number, size in enumerate(sizes)])
+        memory.apply([(number, size, -1) for number, size in enumerate(sizes)])
         assert memory.in_use == INITIAL_WORKSPACE + sum(aligned(size) for size in sizes)
-        memory.apply([(number, -size) for number, size in enumerate(sizes)])
+        memory.apply([(number, -size, -1) for number, size in enumerate(sizes)])
         assert memory.in_use == INITIAL_WORKSPACE
         assert memory.peak == INITIAL_WORKSPACE + sum(aligned(size) for size in sizes)
         assert (memory.allocations, memory.frees) == (len(sizes), len(sizes))

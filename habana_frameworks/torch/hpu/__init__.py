@@ -6,7 +6,7 @@ import sys
 
 from device.backend import registration
 
-from . import metrics, random
+from . import graphs, metrics, random
 from .devices import _get_device_index as _get_device_index
 from .devices import _is_in_bad_fork as _is_in_bad_fork
 from .devices import _lazy_init as _lazy_init
@@ -28,6 +28,16 @@ from .devices import (
     is_initialized,
     set_device,
     synchronize,
+)
+from .graphs import (
+    CachedParams,
+    HPUGraph,
+    copy_to,
+    graph,
+    input_hash,
+    is_current_stream_capturing,
+    wrap_in_hpu_graph,
+    wrap_in_hpu_graph_func,
 )
 from .memory import (
     max_memory_allocated,
@@ -73,10 +83,13 @@ def __getattr__(name: str) -> bool:
 
 
 __all__ = [
+    "CachedParams",
     "Event",
+    "HPUGraph",
     "Stream",
     "StreamContext",
     "can_device_access_peer",
+    "copy_to",
     "current_device",
     "current_stream",
     "default_generators",
@@ -92,10 +105,14 @@ __all__ = [
     "get_gencode_flags",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graphs",
     "init",
     "initial_seed",
+    "input_hash",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -119,4 +136,6 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "wrap_in_hpu_graph",
+    "wrap_in_hpu_graph_func",
 ]
