@@ -1,59 +1,96 @@
-"""Card descriptions, read from `configs/cards/*.toml`. Every hardware figure of the project stands there."""
+"""Card descriptions, read from `configs/cards/*.toml`. Every hardware figure of the project stands there, with its source.
+
+A file describes a card whole, or says `based_on = "gaudi3"` (or the path of another card file) and only what differs.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from .description import configs_dir, parse_table, read_table
+from .description import configs_dir, merged, parse_table, positive, read_table, share
 from .errors import ConfigurationError
 
 CARDS = ("gaudi", "gaudi2", "gaudi3")
+MME_DTYPES = ("bfloat16", "float16", "float8", "float32")
 
 
 @dataclass(frozen=True)
 class MmeSpec:
-    """Matrix engines. Peaks in operations per second by dtype; efficiencies as share of the peak."""
+    """Matrix engines. Tables by dtype have an entry for each of `peak_flops`.
 
-    count: int
-    peak_flops: dict[str, float]
-    gemm_efficiency: float
-    convolution_efficiency: float
+    `count` arrays of `rows` x `columns` multiply-accumulate units at `clock_hz`; `peak_flops` operations per second of all
+    together; `tile` side of the square of results that one array makes at once, in elements; efficiencies as shares of the
+    peak on full tiles; `exposed_load` share of the time to read the larger factor that no computation hides; a product
+    that takes longer than `burst_s` goes on at `sustained_share` of its rate.
+    """
+
+    count: int = positive()
+    rows: int = positive()
+    columns: int = positive()
+    clock_hz: float = positive()
+    peak_flops: dict[str, float] = positive()
+    tile: dict[str, int] = positive()
+    gemm_efficiency: dict[str, float] = share()
+    convolution_efficiency: dict[str, float] = share()
+    exposed_load: dict[str, float]
+    burst_s: float = positive()
+    sustained_share: float = share()
 
 
 @dataclass(frozen=True)
 class TpcSpec:
-    """Vector engines: `count` cores of `lanes_bytes` per cycle at `clock_hz`."""
+    """Vector engines: `count` cores, each working on `lanes_bytes` per cycle at `clock_hz`."""
 
-    count: int
-    lanes_bytes: int
-    clock_hz: float
+    count: int = positive()
+    lanes_bytes: int = positive()
+    clock_hz: float = positive()
 
 
 @dataclass(frozen=True)
 class HbmSpec:
-    """Card memory: `pool_bytes` of `capacity_bytes` are the process's pool; bandwidth in bytes per second."""
+    """Card memory: `pool_bytes` of `capacity_bytes` are the process's pool; `bandwidth_bytes_per_s` of all stacks, of which
+    streams get the share `efficiency`; a random access moves whole granules of `granule_bytes`.
+    """
 
-    capacity_bytes: int
-    pool_bytes: int
-    bandwidth_bytes_per_s: float
-    efficiency: float
+    stacks: int = positive()
+    capacity_bytes: int = positive()
+    pool_bytes: int = positive()
+    bandwidth_bytes_per_s: float = positive()
+    efficiency: float = share()
+    granule_bytes: int = positive()
 
 
 @dataclass(frozen=True)
 class SramSpec:
-    """On-chip memory in bytes."""
+    """On-chip memory: bytes, and bytes per second to the engines."""
 
-    capacity_bytes: int
+    capacity_bytes: int = positive()
+    bandwidth_bytes_per_s: float = positive()
 
 
 @dataclass(frozen=True)
 class PcieSpec:
-    """Host link: bytes per second one way, seconds per transfer."""
+    """Host link: generation and lanes; payload bytes per second one way; seconds per transfer."""
 
-    bandwidth_bytes_per_s: float
+    generation: int = positive()
+    lanes: int = positive()
+    bandwidth_bytes_per_s: float = positive()
     latency_s: float
+
+
+@dataclass(frozen=True)
+class NicSpec:
+    """RoCE ports of the card: `ports` in all, of which `scale_up` lead to cards of the box and `scale_out` outwards;
+    `line_rate_bytes_per_s` of one port, one way. What collectives make of them stands in `configs/boxes`.
+    """
+
+    ports: int = positive()
+    scale_up: int
+    scale_out: int
+    line_rate_bytes_per_s: float = positive()
 
 
 @dataclass(frozen=True)
@@ -70,36 +107,42 @@ class HostSpec:
     launch_s: float
     graph_replay_s: float
     poll_s: float
-    queue_depth: int
-    staging_bytes_per_s: float
+    queue_depth: int = positive()
+    staging_bytes_per_s: float = positive()
 
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """Seconds to start and drain one engine node."""
+    """Seconds on the card: `kernel_s` to start and drain one engine node, `recipe_s` to start and end one recipe."""
 
     kernel_s: float
+    recipe_s: float
 
 
 @dataclass(frozen=True)
 class CompileSpec:
-    """Seconds of one graph compilation: `base_s` + nodes x `node_s`; `eager_s` for one eager operator."""
+    """One graph compilation takes `base_s`, `operator_s` for each operator, and for each tensor `split_s` times
+    log2(1 + its bytes / `slice_bytes`). `eager_s`: one operator of eager mode.
+    """
 
     base_s: float
-    node_s: float
+    operator_s: float
+    split_s: float
+    slice_bytes: int = positive()
     eager_s: float
 
 
 @dataclass(frozen=True)
 class PowerSpec:
-    """Power limit in watts."""
+    """Watts: the card's limit, and what it draws when nothing runs."""
 
-    limit_w: float
+    limit_w: float = positive()
+    idle_w: float
 
 
 @dataclass(frozen=True)
 class DtypeSpec:
-    """Dtypes that this generation does not have."""
+    """Dtypes that this generation does not have, by their names in torch."""
 
     refused: list[str]
 
@@ -118,6 +161,7 @@ class CardSpec:
     hbm: HbmSpec
     sram: SramSpec
     pcie: PcieSpec
+    nic: NicSpec
     host: HostSpec
     device: DeviceSpec
     compile: CompileSpec
@@ -129,20 +173,76 @@ def load_card(name: str) -> CardSpec:
     """The description of a card: `gaudi`, `gaudi2`, `gaudi3`, or the path of a file of that form.
 
     Raises:
-        ConfigurationError: unknown card, unreadable file, unknown, missing or bad key (named).
+        ConfigurationError: unknown card, unreadable file, unknown, missing or bad key (named with file, table and value).
     """
-    if name in CARDS:
-        path = configs_dir() / "cards" / f"{name}.toml"
-    elif name.endswith(".toml"):
-        path = Path(name)
-    else:
-        raise ConfigurationError(
-            f"unknown card {name!r}; choose one of {', '.join(CARDS)}, or the path of a card file (.toml)"
-        )
-    card: CardSpec = parse_table(CardSpec, read_table(path, "card"), str(path), globals())
+    path = _card_path(name, Path())
+    table = _whole_table(path, ())
+    card: CardSpec = parse_table(CardSpec, table, str(path), globals())
+    _check(card, str(path))
     return card
 
 
 def chosen_card() -> CardSpec:
     """The card of this process: HPUCLUSTER_CARD, default gaudi2."""
     return load_card(os.environ.get("HPUCLUSTER_CARD") or "gaudi2")
+
+
+def _card_path(name: str, folder: Path) -> Path:
+    """The file of a card that is named or given by path; relative paths start at `folder`."""
+    if name in CARDS:
+        return configs_dir() / "cards" / f"{name}.toml"
+    if name.endswith(".toml"):
+        return folder / name
+    raise ConfigurationError(
+        f"unknown card {name!r}; choose one of {', '.join(CARDS)}, or the path of a card file (.toml)"
+    )
+
+
+def _whole_table(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    """The table of a card file, filled from the card that it is based on."""
+    table = read_table(path, "card")
+    if "based_on" not in table:
+        return table
+    base = table.pop("based_on")
+    if not isinstance(base, str):
+        raise ConfigurationError(
+            f"{path}: based_on must be the name of a card ({', '.join(CARDS)}) or the path of a card file; got {base!r}"
+        )
+    seen = (*seen, path.resolve())
+    try:
+        base_path = _card_path(base, path.parent)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: based_on: {error}") from None
+    if base_path.resolve() in seen:
+        raise ConfigurationError(f"{path}: based_on = {base!r} goes round in a circle; name a card that stands alone")
+    return merged(_whole_table(base_path, seen), {"name": path.stem, **table})
+
+
+def _check(card: CardSpec, where: str) -> None:
+    """What one key alone cannot show to be wrong."""
+    peaks = card.mme.peak_flops
+    for name in ("tile", "gemm_efficiency", "convolution_efficiency", "exposed_load"):
+        for dtype in getattr(card.mme, name):
+            if dtype not in peaks:
+                raise ConfigurationError(
+                    f"{where}: [mme] {name} has {dtype!r}, which peak_flops does not; known there: {', '.join(peaks)}"
+                )
+        for dtype in peaks:
+            if dtype not in getattr(card.mme, name):
+                raise ConfigurationError(f"{where}: [mme] {name} lacks {dtype!r}, which peak_flops has: add it")
+    for dtype in peaks:
+        if dtype not in MME_DTYPES:
+            raise ConfigurationError(
+                f"{where}: [mme] peak_flops has unknown dtype {dtype!r} = {peaks[dtype]!r}; "
+                f"known: {', '.join(MME_DTYPES)}"
+            )
+    for dtype in ("bfloat16", "float32"):
+        if dtype not in peaks:
+            raise ConfigurationError(f"{where}: [mme] peak_flops lacks {dtype!r}: add it")
+    for inner, value, outer, limit in (
+        ("[hbm] pool_bytes", card.hbm.pool_bytes, "[hbm] capacity_bytes", card.hbm.capacity_bytes),
+        ("[power] idle_w", card.power.idle_w, "[power] limit_w", card.power.limit_w),
+        ("[nic] scale_up + scale_out", card.nic.scale_up + card.nic.scale_out, "[nic] ports", card.nic.ports),
+    ):
+        if value > limit:
+            raise ConfigurationError(f"{where}: {inner} is {value!r}, more than {outer}, {limit!r}; lower the first")
