@@ -13,9 +13,8 @@ import torch
 
 from . import modules
 from .captured_graph import CapturedGraph
-from .compiler.compile import compile_graph, place
+from .compiler.compile import compile_graph, eager_program, place
 from .compiler.cost import compile_seconds
-from .compiler.lowering import lower
 from .compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from .compiler.recipe import Recipe
 from .environment import Settings
@@ -199,7 +198,7 @@ class Card:
     def _eager_kernel(self, recording: Any) -> EagerKernel:
         graph = graph_of(recording, {})
         name = f"{graph.nodes[0].op}_{graph.signature[:12]}"
-        recipe = place(lower(graph), self.spec, name, graph.signature)
+        recipe = place(eager_program(graph), self.spec, name, graph.signature)
         output = sum(aligned(buffer.nbytes) for buffer in graph.buffers if buffer.is_output)
         kernel = EagerKernel(name, output, self._bridge.Executable(recording))
         recording.remember()
