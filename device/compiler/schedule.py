@@ -1,7 +1,7 @@
 """When each node of a program runs: list scheduling over the card's engines.
 
-MME, TPC, DMA and NIC each run one node at a time, side by side. Of the nodes whose dependencies are placed, the one that
-can start first is placed next; among equals the one that comes first in the program. None runs more than `WINDOW` nodes
+MME, TPC, DMA and NIC each run one node at a time, side by side. Of the nodes whose dependencies are placed, that which
+can start first is placed next; among equals that which comes first in the program. None runs more than `WINDOW` nodes
 ahead of the oldest one that waits: the queues are filled in program order, and memory is not held long.
 
 Pipelining: where a node of the matrix engine feeds a vector kernel or the other way round, through a buffer of at least

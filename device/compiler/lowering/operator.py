@@ -156,4 +156,4 @@ def normal_dims(dims: Any, rank: int) -> tuple[int, ...]:
     if dims is None or dims == ():
         return tuple(range(rank))
     listed = dims if isinstance(dims, tuple) else (dims,)
-    return tuple(sorted(dim % rank if rank else 0 for dim in listed))
+    return tuple(sorted(dim % rank for dim in listed)) if rank else ()
