@@ -213,7 +213,20 @@ class TestFusion:
 
 STEP = st.tuples(
     st.sampled_from(
-        ["unary", "binary", "in_place", "cast", "copy", "fill", "softmax", "sum", "mm", "slice", "transposed"]
+        [
+            "unary",
+            "binary",
+            "in_place",
+            "cast",
+            "copy",
+            "fill",
+            "softmax",
+            "sum",
+            "mm",
+            "slice",
+            "transposed",
+            "constant",
+        ]
     ),
     st.integers(0, 30),
     st.integers(0, 30),
@@ -242,6 +255,9 @@ def random_graph(steps: list[tuple[str, int, int]], kept: list[int]) -> Graph:
             recording.copy(one, other)
         elif kind == "fill":
             recording.run("fill_.Scalar", self=one, changes=[one], attributes={"value": 1.0})
+        elif kind == "constant":
+            tensors.append(recording.empty(4, 4))
+            recording.run("fill_.Scalar", self=tensors[-1], changes=[tensors[-1]], attributes={"value": 1.0})
         elif kind == "softmax":
             tensors.append(recording.run("_softmax", out=[(4, 4)], self=one))
         elif kind == "sum":
@@ -307,4 +323,9 @@ def test_nothing_that_is_read_or_kept_loses_its_memory(steps: list[tuple[str, in
     touched = {access.buffer for node in program.nodes for access in node.reads + node.writes}
     assert not any(buffer.fused for number, buffer in enumerate(program.buffers) if number in touched)
     assert not any(buffer.fused and (buffer.live or buffer.resident) for buffer in program.buffers)
+    for node in program.nodes:
+        here = {access.buffer for access in node.reads + node.writes}
+        for source in node.sources:
+            read = {operand.buffer for operand in Operator(graph.nodes[source], source, []).reads}
+            assert all(buffer in here or program.buffers[buffer].fused for buffer in read)
     assert len(eliminate(lower(graph)).kernels) >= len(program.nodes)

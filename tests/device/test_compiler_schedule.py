@@ -103,6 +103,19 @@ class TestSram:
         assert plan.buffers == set(range(1, 9))
         assert plan.waits[4] == (1,)  # four find new space in 4.5 MiB; node 4 takes over what node 1 used last
 
+    def test_a_producer_waits_for_the_space_that_it_takes_over(self) -> None:
+        """Four buffers fill what is usable; slow copies read them; the fifth has to wait for the first copy."""
+        makers = [node(f"make{i}", Engine.TPC, [0], [1 + i]) for i in range(5)]
+        readers = [
+            replace(node(f"read{i}", Engine.DMA, [1 + i], []), writes=(Access(6 + i, 64 * MIB),)) for i in range(5)
+        ]
+        order = [*makers[:4], *readers[:4], makers[4], readers[4]]
+        built = program(order, outside=(0, *range(6, 11)))
+        spec = replace(GAUDI2, sram=replace(GAUDI2.sram, capacity_bytes=6 * MIB))
+        recipe = place(built, spec, "graph", "signature")
+        assert recipe.sram_buffers == (1, 2, 3, 4, 5)
+        assert recipe.nodes[8].start == recipe.nodes[4].end > recipe.nodes[3].end
+
     def test_it_saves_time_and_workspace(self) -> None:
         recording = Recording()
         x, weight = recording.tensor(1024, 1024), recording.tensor(1024, 1024)
