@@ -79,6 +79,16 @@ class TestElimination:
         result = recording.matmul(ones, recording.tensor(4, 4))
         assert kernels(graph_program(recording.keep(result))) == ["constant_f32", "gemm"]
 
+    def test_a_constant_that_is_changed_in_place_stays(self) -> None:
+        recording = Recording()
+        total = recording.empty(4, 4)
+        recording.run("fill_.Scalar", self=total, changes=[total], attributes={"value": 0.5})
+        recording.run("add_.Tensor", self=total, other=recording.tensor(4, 4), changes=[total])
+        result = recording.elementwise("exp", total.t())
+        program = graph_program(recording.keep(result))
+        assert kernels(program) == ["constant_f32", "add_fwd_f32", "exp_fwd_f32"]
+        assert [access.buffer for access in program.nodes[2].reads] == [total.buffer]
+
     def test_casts_of_one_value_are_made_once(self) -> None:
         recording = Recording()
         weight, x, y = recording.tensor(4, 4), recording.tensor(2, 4, dtype=BF16), recording.tensor(2, 4, dtype=BF16)
@@ -97,6 +107,15 @@ class TestElimination:
         second = recording.matmul(x, recording.cast(weight, BF16))
         products = [node for node in graph_program(recording.keep(first, second)).nodes if node.kind == "gemm"]
         assert products[0].reads[1].buffer != products[1].reads[1].buffer
+
+    def test_a_cast_whose_result_changes_is_not_shared(self) -> None:
+        recording = Recording()
+        weight, x = recording.tensor(4, 4), recording.tensor(2, 4, dtype=BF16)
+        copies = [recording.cast(weight, BF16), recording.cast(weight, BF16)]
+        recording.run("mul_", self=copies[0], changes=[copies[0]])
+        results = [recording.matmul(x, copy) for copy in copies]
+        products = [node for node in graph_program(recording.keep(*results)).nodes if node.kind == "gemm"]
+        assert [node.reads[1].buffer for node in products] == [copy.buffer for copy in copies]
 
 
 class TestFusion:
