@@ -32,14 +32,18 @@ def by_tensor(operator: Operator) -> list[tuple[dict[str, Operand], dict[str, Op
     count = max((len(operands) for operands in lists.values()), default=0)
     parts: list[tuple[dict[str, Operand], dict[str, Operand]]] = []
     results, changed = operator.node.results, operator.node.written
+    changing = {(operand.buffer, operand.window): operand for operand in changed}
     for position in range(count):
         reads = {
             name: operands[position] if len(operands) == count else operands[0]
             for name, operands in lists.items()
             if len(operands) in (1, count)
         }
-        own = {operand.buffer for operand in reads.values()}
-        writes = {f"written_{number}": operand for number, operand in enumerate(changed) if operand.buffer in own}
+        writes = {
+            name: changing[operand.buffer, operand.window]
+            for name, operand in reads.items()
+            if (operand.buffer, operand.window) in changing
+        }
         if len(results) == count:
             writes["result"] = results[position]
         elif len(changed) == count and not writes:
