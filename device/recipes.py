@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .buckets import Admission, Buckets, dynamic_shapes
-from .compiler.compile import compile_graph, place
-from .compiler.lowering import lower
+from .compiler.compile import compile_graph, eager_program, place
 from .compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from .compiler.recipe import Recipe
 from .environment import Settings
@@ -130,7 +129,7 @@ class Recipes:
         name = f"{graph.nodes[0].op}_{graph.signature[:12]}"
         kernel = EagerKernel(name, graph, self._bridge.Executable(recording))
         recording.remember()
-        self._learn(place(lower(graph), self._spec, name, graph.signature), eager=True)
+        self._learn(place(eager_program(graph), self._spec, name, graph.signature), eager=True)
         self._timeline.compile(name, self._spec.compile.eager_s)
         self.kernels.put(recording.signature, kernel)
         return kernel

@@ -15,7 +15,6 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from . import spec as spec_names
 from .compiler.compile import place
 from .compiler.program import Program
 from .compiler.recipe import Recipe
@@ -101,7 +100,7 @@ def read_record(document: Any) -> Record:
     if document.get("format") != FORMAT:
         raise LogError(f"format: expected {FORMAT}, got {document.get('format')!r}")
     try:
-        card: CardSpec = parse_table(CardSpec, document["card"], "card", vars(spec_names))
+        card: CardSpec = parse_table(CardSpec, document["card"], "card")
         programs = programs_of(document["recipes"])
         calls = [_call(plain, f"calls[{number}]") for number, plain in enumerate(document["calls"])]
         segments = [[calls[number] for number in numbers] for numbers in document["segments"]]

@@ -55,7 +55,7 @@ class Residency:
             raise out_of_memory_error(memory, shortage, self._recipes.graph_named, graph, reason, modules.own_rank())
         observer = self._timeline.observer
         if observer is not None:
-            observer.memory(self._timeline.host, memory.in_use, memory.persistent, memory.workspace)
+            observer.memory(self._timeline.host, memory.in_use, memory.in_use - memory.workspace, memory.workspace)
 
     def abandon(self) -> None:
         """The graph that has ended will not run."""

@@ -38,6 +38,7 @@ class Recipe:
     workspace_bytes: int
     output_bytes: int
     sram_buffers: tuple[int, ...] = ()  # workspace that stays on the chip
+    offsets: tuple[tuple[int, int], ...] = ()  # (buffer, offset in the workspace) of the rest
 
     @property
     def engine_seconds(self) -> dict[str, float]:

@@ -6,13 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device.compiler.compile import compile_graph, workspace_bytes
-from device.compiler.cost import compile_seconds
-from device.compiler.lowering import Engine, lower
+from device.compiler.cost import transfer_seconds
 from device.errors import ConfigurationError
 from device.graph.causes import FIRST, explain
 from device.graph.ir import Buffer, Graph, Node, Operand, Window
-from device.memory import aligned
 from device.modules import own_module, visible_modules
 from device.recipe_cache import RecipeCache
 from device.report import time_shares
@@ -105,41 +102,10 @@ class TestRecipeCache:
         assert RecipeCache(0).capacity == 3
 
 
-class TestCompiler:
-    def test_engines(self) -> None:
-        assert lower(chain("mm").nodes[0]).engine is Engine.MME
-        assert lower(chain("convolution").nodes[0]).engine is Engine.MME
-        assert lower(chain("relu").nodes[0]).engine is Engine.TPC
-        assert lower(chain("copy_").nodes[0]).engine is Engine.DMA
-
-    def test_matrix_product_operations(self) -> None:
-        node = Node(
-            "aten::mm.out",
-            (
-                Operand("self", 0, window(64, 128)),
-                Operand("mat2", 1, window(128, 32)),
-                Operand("out", 2, window(64, 32)),
-            ),
-            (),
-            (Operand("out", 2, window(64, 32)),),
-            (),
-            "",
-            "",
-        )
-        assert lower(node).operations == 2 * 64 * 128 * 32
-        assert lower(node).nbytes == 4 * (64 * 128 + 128 * 32 + 64 * 32)
-
-    def test_workspace_is_reused(self) -> None:
-        assert workspace_bytes(chain("relu", "relu", size=1000)) == aligned(4000)
-        assert workspace_bytes(chain("relu", "relu", "relu", "relu", "relu", size=1000)) == 2 * aligned(4000)
-
-    def test_recipe(self) -> None:
-        recipe = compile_graph(chain("relu", "sigmoid", size=1024), GAUDI2, 5)
-        assert recipe.name.startswith("graph_5_")
-        assert recipe.output_bytes == 4096
-        assert [node.start for node in recipe.nodes] == [0.0, recipe.nodes[0].seconds]
-        assert recipe.seconds == sum(node.seconds for node in recipe.nodes)
-        assert recipe.compile_seconds == compile_seconds(2, GAUDI2)
+class TestTransfers:
+    def test_transfers_have_latency_and_bandwidth(self) -> None:
+        assert transfer_seconds(0, GAUDI2) == GAUDI2.pcie.latency_s
+        assert transfer_seconds(25 * 10**9, GAUDI2) == pytest.approx(1.0 + GAUDI2.pcie.latency_s)
 
 
 class TestCauses:
