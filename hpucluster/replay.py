@@ -152,12 +152,15 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
         try:
             joint = JointReplay(records, card, load_box(card.box))
             joint.run()
-        except (LookupError, ValueError, TypeError) as error:  # LogError among them
+        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:  # LogError among them
             if isinstance(error, (ConfigurationError, ReplayError)):
                 raise
             raise ReplayError(f"its log cannot be played: {type(error).__name__}: {error}") from error
         sides.append(joint)
-    peaks = {card["rank"]: int(card["memory"]["peak"]) for card in report["cards"]}
+    try:
+        peaks = {card["rank"]: int(card["memory"]["peak"]) for card in report["cards"]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReplayError(f"a card's record has no peak of memory: {error}") from error
     recorded, replayed = ([_side(joint, rank, peaks[rank]) for rank in records] for joint in sides)
     return {
         "format": REPORT_FORMAT,

@@ -19,7 +19,7 @@ from hpucluster.run_logs import ReplayError
 
 from .checks import check_report, choose_card
 from .figures import NONE, duration, rate, share, size
-from .messages import UserError, readable, say
+from .messages import UserError, readable
 
 EPILOG = """\b
 Examples:
@@ -47,15 +47,14 @@ def command(report: str, card: str, out: str | None) -> int:
         raise UserError(f"{report} cannot be replayed: {error}") from error
     except ConfigurationError as error:
         raise UserError(f"--card {card}: {error}") from error
-    with readable(sys.stdout):
-        print_comparison(comparison, sys.stdout)
-        sys.stdout.flush()
-    if out is not None:
+    if out is not None:  # first: nobody may be reading what is printed
         try:
             write_json(out, comparison)
         except OSError as error:
-            say(f"--report {out}: cannot be written: {error.strerror}; choose another file")
-            return 1
+            raise UserError(f"--report {out}: cannot be written: {error.strerror}; choose another file") from error
+    with readable(sys.stdout):
+        print_comparison(comparison, sys.stdout)
+        sys.stdout.flush()
     return 0
 
 
