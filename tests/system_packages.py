@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-PROGRAMS = {"prometheus": "prometheus", "promtool": "prometheus", "g++": "g++"}
+PROGRAMS = {"prometheus": "prometheus", "promtool": "prometheus", "g++": "g++", "chromium": "chromium"}
 """Program -> Debian package."""
 
 

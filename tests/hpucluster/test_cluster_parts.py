@@ -22,7 +22,7 @@ from hpucluster.outcome import Outcome
 from hpucluster.placement import available_cores, rank_environment, threads_per_rank
 from hpucluster.report import build_report, unused_card, write_json
 from hpucluster.signals import SignalWatch
-from hpucluster.snapshots import SnapshotBoard, live_snapshot
+from hpucluster.snapshots import SnapshotBoard
 
 
 def make_job(**changes: object) -> Job:
@@ -222,11 +222,6 @@ def test_unwritable_report_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_json(str(tmp_path / "taken"), {})
     assert os.listdir(tmp_path) == ["taken"]
-
-
-def test_live_snapshot_sums_the_compilations_up() -> None:
-    report = {"steps": 3, "compilations": [{"seconds": 0.25}, {"seconds": 0.5}]}
-    assert live_snapshot(report) == {"steps": 3, "compile_seconds": 0.75}
 
 
 # ---- cards that cannot start

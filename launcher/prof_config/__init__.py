@@ -1,0 +1,1 @@
+"""`hl-prof-config`: the profiler's settings, on the command line and interactively."""
