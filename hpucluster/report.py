@@ -15,6 +15,7 @@ from typing import Any
 
 from .job import Job
 from .outcome import Outcome
+from .run_logs import share_logs
 from .snapshots import Snapshot, SnapshotBoard
 
 Report = dict[str, Any]
@@ -70,6 +71,7 @@ def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
                 "steps_per_second": 1.0 / step if step > 0 else 0.0,
             }
         )
+    records, logs = share_logs(cards)
     return {
         "format": FORMAT,
         "units": "modelled seconds, bytes",
@@ -85,7 +87,8 @@ def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
             "failure": outcome.failure,
         },
         "totals": totals(cards),
-        "cards": cards,
+        "cards": records,
+        "logs": logs,
     }
 
 

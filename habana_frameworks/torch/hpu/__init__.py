@@ -29,6 +29,7 @@ from .devices import (
     set_device,
     synchronize,
 )
+from .dynamic_shapes import disable_dynamic_shape, enable_dynamic_shape, get_dynamic_shape_status
 from .graphs import (
     CachedParams,
     HPUGraph,
@@ -97,11 +98,14 @@ __all__ = [
     "device",
     "device_count",
     "device_of",
+    "disable_dynamic_shape",
+    "enable_dynamic_shape",
     "get_amp_supported_dtype",
     "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_dynamic_shape_status",
     "get_gencode_flags",
     "get_rng_state",
     "get_rng_state_all",
