@@ -79,7 +79,7 @@ class Communicator:
             except BaseException as error:
                 self.membership.announce("failed", str(error))
                 raise
-        self.ledger = Ledger()
+        self.ledger = Ledger(self.ranks)
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
         self._free_at = 0.0
@@ -88,6 +88,10 @@ class Communicator:
         self._closers: list[Callable[[float], None]] = []
         control_plane().at_end(_close_all)
         _live.add(self)
+
+    def rank_pair(self, peer: int) -> tuple[int, ...]:
+        """Global ranks of this process and of `peer`, a rank of the group, in order."""
+        return tuple(sorted((self.ranks[self.rank], self.ranks[peer])))
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from device import interop
@@ -30,9 +31,10 @@ class Account:
 
 
 class Ledger:
-    """Accounts of one group or channel that are not settled yet."""
+    """Accounts of one group or channel, between `ranks`, that are not settled yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self._ranks = tuple(ranks)
         self._open: deque[Account] = deque()
         self._lock = threading.Lock()
 
@@ -46,4 +48,6 @@ class Ledger:
                 if not self._open or self._open[0].sequence > sequence:
                     return
                 account = self._open.popleft()
-            interop.collective_done(account.operation, account.nbytes, account.begin, account.end, account.waited)
+            interop.collective_done(
+                account.operation, account.nbytes, self._ranks, account.begin, account.end, account.waited
+            )

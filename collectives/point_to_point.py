@@ -39,9 +39,9 @@ class Message:
 class _Queue:
     """One end of one channel on this rank."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ranks: tuple[int, ...]) -> None:
         self.worker = Worker(name)
-        self.ledger = Ledger()
+        self.ledger = Ledger(ranks)
         self.sequence = 0
         self.free_at = 0.0
         self.send_end: SendEnd | None = None
@@ -119,7 +119,9 @@ class PointToPoint:
         with self._lock:
             queue = self._queues.get((kind, peer))
             if queue is None:
-                queue = self._queues[kind, peer] = _Queue(f"hccl-{self._communicator.label}-{kind}-{rank}")
+                queue = self._queues[kind, peer] = _Queue(
+                    f"hccl-{self._communicator.label}-{kind}-{rank}", self._communicator.rank_pair(peer)
+                )
             queue.sequence += 1
             sequence = queue.sequence
         shape = list(message.tensor.shape)

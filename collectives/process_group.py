@@ -192,7 +192,7 @@ class HcclProcessGroup(_ProcessGroup):
         check_tensor(tensor, name)
         check_peer(peer, self.size(), name)
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
-        arrival = staging.arrival()
+        arrival = staging.arrival(name, self.communicator.rank_pair(peer))
         return Message(tensor, data.view("uint8"), tag, staging.finish, staging.is_on_card, arrival)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
@@ -204,7 +204,7 @@ class HcclProcessGroup(_ProcessGroup):
         timeout = getattr(opts, "timeout", None)
         if isinstance(timeout, timedelta) and timeout > timedelta(0):
             operation.timeout_s = timeout.total_seconds()
-        operation.arrival = operation.staging.arrival()
+        operation.arrival = operation.staging.arrival(operation.name, self.communicator.ranks)
         is_awaited = getattr(opts, "asyncOp", True) is False and self._coalescing is None
         work = self.communicator.issue(operation, is_awaited)
         return self._note(work, operation.staging.is_on_card and not is_awaited)

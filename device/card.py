@@ -1,4 +1,4 @@
-"""One emulated card: its clock, memory, compiler, recipe cache and counters, and what happens at a flush.
+"""One emulated card: its timeline, memory, compiler, recipe cache and counters, and what happens at a flush.
 
 The native bridge records operators and calls here when a graph has to end. All of it runs under Python's global lock,
 which is released while the arithmetic runs.
@@ -9,115 +9,124 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from . import modules
-from .clock import Clock
-from .compiler.compile import compile_graph, place
-from .compiler.cost import compile_seconds, transfer_seconds
-from .compiler.lowering import lower
-from .compiler.program import Program
+from .buckets import dynamic_shapes
+from .captured_graph import CapturedGraph
+from .compiler.recipe import Recipe
 from .environment import Settings
+from .errors import HpuError
 from .events import EventId, dispatcher
-from .executor import EagerKernel, LoadedRecipe
-from .graph.causes import FIRST, Cause, explain
-from .graph.ir import graph_of
 from .graph.location import locate
-from .journal import Compilation, Journal
-from .memory import Hbm, aligned
-from .recipe_cache import RecipeCache
-from .report import card_report
+from .host_time import UserCode
+from .in_flight import InFlight
+from .journal import Journal
+from .memory import Hbm, PoolLimits
+from .recipes import Recipes
+from .report import card_details, card_figures
+from .residency import Residency
+from .run_log import RunLog
 from .spec import CardSpec
-
-DATA_DEPENDENT = "result's shape depends on data"
+from .timeline import Timeline
 
 
 class Card:
     """The card that this process holds."""
 
-    def __init__(self, spec: CardSpec, settings: Settings, bridge: Any) -> None:
+    def __init__(self, spec: CardSpec, settings: Settings, bridge: Any, limits: PoolLimits | None = None) -> None:
         self.spec = spec
         self.settings = settings
         self.module = modules.own_module()
-        self.clock = Clock()
-        self.memory = Hbm(spec)
         self.journal = Journal()
-        self.recipes: RecipeCache[LoadedRecipe] = RecipeCache(settings.lru_capacity)
-        self.kernels: RecipeCache[EagerKernel] = RecipeCache(settings.lru_capacity)
+        self.log = RunLog() if settings.keep_log else None
+        self.timeline = Timeline(spec, launch_thread=settings.launch_thread, log=self.log)
+        self.recipes = Recipes(spec, settings, bridge, self.timeline, self.journal, self.log)
+        self.memory = Hbm(spec, limits, learn=settings.lazy)
+        self.stream = 0
         self._bridge = bridge
-        self._lines: dict[str, str] = {}
-        self._unpublished: list[Compilation] = []
-        self._immediate: set[str] = set()
+        self._residency = Residency(self.memory, bridge, self.timeline, self.recipes)
+        self._in_flight = InFlight(self.timeline)
+        self._user_code = UserCode(bridge) if settings.host_time == "measured" else None
         self._fences: list[Callable[[], None]] = []
+        self._recorded = 0  # operators of the current graph that the host's time has been charged for
+        self._capture: CapturedGraph | None = None
+        self._closed = False
 
     # -- ends of a graph ------------------------------------------------------------------------------------------
 
     def flush(self, reason: str) -> None:
         """End the current graph and launch it; nothing happens where nothing was recorded."""
         self._settle_fences()
+        self._catch_up()
         if self._bridge.recorded() == 0:
             return
-        self.join()  # the one launch thread finishes what it had before it takes more
+        self.recipes.publish()  # the one launch thread finishes what it had before it takes more
         recording = self._bridge.take()
+        self._recorded = 0
         try:
-            self.clock.work(len(recording) * self.spec.host.record_s)
-            loaded, event = self._recipe_of(recording)
-            self._reserve(loaded.recipe.output_bytes, loaded.recipe.workspace_bytes, reason)
+            self.timeline.hand_over()
+            loaded, event = self.recipes.of_graph(recording)
+            recipe = loaded.recipe
+            self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
         except BaseException:
+            self._residency.abandon()
             recording.abandon()
             raise
-        self.clock.work(self.spec.host.launch_s)
-        self.clock.launch(loaded.recipe.seconds)
-        self.journal.device_seconds += loaded.recipe.seconds
+        number = self.timeline.launch(recipe.name, self.stream, self._in_flight.before_launch(recording))
+        self._in_flight.launched(recording.epoch, number)
+        if loaded.admission is not None:
+            self.recipes.ran(loaded, loaded.admission)
         loaded.run(recording)
+        if self._capture is not None:
+            self._capture.add(loaded, recording)
         # Told last: a listener may use the card, which waits until this graph has run.
-        dispatcher.publish(event, {"recipe_id": loaded.recipe.signature[:16]})
+        dispatcher.publish(event, {"recipe_id": recipe.signature[:16]})
+        self._resume()
 
     def flush_and_wait(self, reason: str) -> None:
         """End the graph and wait for the card: reads of a value and `synchronize`."""
         self.flush(reason)
-        self.join()
-        self.clock.wait()
+        self.recipes.publish()
+        self.timeline.wait()
+        self._in_flight.settled()
 
     def join(self) -> None:
-        """The launch thread has finished: compilations up to here become visible in the metrics."""
-        for compilation in self._unpublished:
-            dispatcher.publish(
-                EventId.GRAPH_COMPILATION,
-                {
-                    "duration": str(round(compilation.seconds * 1e6)),
-                    "recipe": f".graph_dumps/{compilation.recipe}",
-                },
-            )
-        self._unpublished.clear()
+        """Wait for the launch thread: compilations up to here become visible in the metrics."""
+        self.recipes.publish()
+        self.timeline.join()
 
-    def _recipe_of(self, recording: Any) -> tuple[LoadedRecipe, EventId]:
-        signature = recording.signature
-        loaded = self.recipes.get(signature)
-        if loaded is not None:
-            return loaded, EventId.CACHE_HIT
-        graph = graph_of(recording, self._lines)
-        cause = explain(graph, [entry.graph for entry in self.recipes])
-        recipe = compile_graph(graph, self.spec, len(self.journal.compilations))
-        self._compiled(recipe.name, recipe.compile_seconds, cause, len(graph.nodes))
-        loaded = LoadedRecipe(recipe, graph, self._bridge.Executable(recording))
-        recording.remember()
-        self.recipes.put(signature, loaded)
-        return loaded, EventId.CACHE_MISS
+    def recipe(self, name: str) -> Recipe | None:
+        """The recipe or eager kernel of that name, if this process has made it."""
+        return self.recipes.by_name(name)
 
-    def _compiled(self, name: str, seconds: float, cause: Cause, nodes: int) -> None:
-        compilation = Compilation(name, seconds, cause, self.journal.steps, nodes)
-        self.clock.work(seconds)
-        self.journal.compile_seconds += seconds
-        self.journal.compilations.append(compilation)
-        self._unpublished.append(compilation)
+    # -- the host's time ------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """Charge the host for what it did since the card was last told."""
+        if self._closed:
+            raise HpuError("the card is closed: the process is ending; use tensors on hpu before that")
+        if self._user_code is not None:
+            self.timeline.user(self._user_code.elapsed())
+        recorded = self._bridge.recorded()
+        if self.settings.lazy and recorded > self._recorded:
+            self.timeline.record(recorded - self._recorded)
+            self._recorded = recorded
+
+    def _resume(self) -> None:
+        if self._user_code is not None:
+            self._user_code.resume()
 
     # -- what the bridge calls ------------------------------------------------------------------------------------
 
     def on_flush(self, reason: str) -> None:
         """The bridge needs everything recorded so far to have run."""
+        reads = reason in ("item", "device to host copy") or reason.startswith("aten::")
+        if reads and self._capture is not None:
+            self._refuse_in_capture(f"{reason} needs a value on the host, which")
         if not self.settings.lazy:
             self._settle_fences()
+            if reads and reason != "device to host copy":
+                self._catch_up()
+                self.timeline.wait()
         elif reason in ("item", "synchronize") or reason.startswith("aten::"):
             self.flush_and_wait(reason)
         else:
@@ -129,30 +138,19 @@ class Card:
             self.flush("PT_HPU_MAX_COMPOUND_OP_SIZE")
             return
         self._settle_fences()
+        self._catch_up()
         recording = self._bridge.take()
         try:
-            kernel = self.kernels.get(recording.signature)
-            if kernel is None:
-                kernel = self._eager_kernel(recording)
-            self._reserve(kernel.output_bytes, 0, kernel.name)
+            kernel = self.recipes.of_operator(recording)
+            self._residency.reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
         except BaseException:
+            self._residency.abandon()
             recording.abandon()
             raise
-        self.clock.work(self.spec.host.eager_launch_s)
-        self.clock.launch(kernel.seconds)
-        self.journal.device_seconds += kernel.seconds
+        number = self.timeline.eager(kernel.name, self.stream, self._in_flight.before_launch(recording))
+        self._in_flight.launched(recording.epoch, number)
         kernel.executable.run(recording)
-
-    def _eager_kernel(self, recording: Any) -> EagerKernel:
-        graph = graph_of(recording, {})
-        seconds = place(lower(graph), self.spec, graph.nodes[0].op, graph.signature).seconds
-        output = sum(aligned(buffer.nbytes) for buffer in graph.buffers if buffer.is_output)
-        kernel = EagerKernel(graph.nodes[0].op, seconds, output, self._bridge.Executable(recording))
-        recording.remember()
-        self.clock.work(self.spec.compile.eager_s)
-        self.journal.compile_seconds += self.spec.compile.eager_s
-        self.kernels.put(recording.signature, kernel)
-        return kernel
+        self._resume()
 
     def on_transfer(
         self,
@@ -165,59 +163,104 @@ class Card:
         dtype: str,
         sizes: tuple[int, ...],
     ) -> None:
-        """A copy between host and card is about to happen; what it reads was flushed before."""
-        self._settle_fences()
-        seconds = transfer_seconds(nbytes, self.spec)
-        if direction == "h2d":
-            self._reserve(0, 0, "copy to the card")
-            self.clock.work(seconds)
-            return
-        self.join()
-        self.clock.wait()
-        self.clock.work(seconds)
+        """A copy between host and card is about to happen; what it reads was flushed before.
 
-    def on_immediate(self, operator: str, key: str, nbytes: int, host_fallback: bool) -> None:
+        The host goes on at once only where that was asked for and, on the way out, the host's memory is pinned.
+        """
+        inward = direction == "h2d"
+        if not inward and self._capture is not None:
+            self._refuse_in_capture("a copy to the host, which")
+        self._settle_fences()
+        self._catch_up()
+        if inward:
+            self._residency.reserve("copy to the card")
+            self.memory.copied(address, dtype, sizes, locate())
+        else:
+            self.join()
+        wait = not non_blocking or not (inward or pinned)
+        after = self._in_flight.before_copy(address, epoch)
+        number = self.timeline.copy(direction, nbytes, pinned, wait, after)
+        if inward and not wait:
+            self._in_flight.copied(address, number)
+        self.journal.copied(direction, nbytes)
+        self._resume()
+
+    def on_immediate(self, operator: str, key: str, read: int, written: int, host_fallback: bool) -> None:
         """An operator ran outside a graph: its result's shape depends on data, or the card does not have it."""
-        self._reserve(0, 0, operator)
+        self._catch_up()
+        self._residency.reserve(operator)
         if host_fallback:
             name = operator.removeprefix("aten::")
             self.journal.fallbacks[name] += 1
             dispatcher.publish(EventId.CPU_FALLBACK, {"op_name": name})
-            self.clock.work(2 * transfer_seconds(nbytes, self.spec))
+            self.timeline.fallback(read, written)
+            self._resume()
             return
-        if self.settings.lazy and key not in self._immediate:
-            text = DATA_DEPENDENT if operator in self._immediate else FIRST
-            self._immediate |= {key, operator}
-            name = f"graph_{len(self.journal.compilations)}_{key[:12]}"
-            self._compiled(name, compile_seconds(Program((), (), 1), self.spec), Cause(text, operator, locate()), 1)
-        self.clock.work(self.spec.host.launch_s)
-        self.clock.launch(self.spec.device.kernel_s)
-        self.clock.wait()
+        name = self.recipes.of_immediate(operator, key, read, written)
+        self.timeline.launch(name, self.stream)
+        self.timeline.wait()
+        self._resume()
+
+    # -- captured graphs ------------------------------------------------------------------------------------------
+
+    def capture_begin(self) -> None:
+        """From here on graphs are kept as well as run.
+
+        Raises:
+            HpuError: not in lazy mode, or a capture is under way.
+        """
+        if not self.settings.lazy:
+            raise HpuError("HPU graphs are captured in lazy mode only; set PT_HPU_LAZY_MODE=1")
+        if self._capture is not None:
+            raise HpuError("a capture of an HPU graph is under way; end it with capture_end() before the next")
+        self.flush_and_wait("capture_begin")
+        self._capture = CapturedGraph()
+        dynamic_shapes.close()
+
+    def capture_end(self) -> CapturedGraph:
+        """What ran since `capture_begin`.
+
+        Raises:
+            HpuError: no capture is under way.
+        """
+        if self._capture is None:
+            raise HpuError("no capture of an HPU graph is under way; call capture_begin() first")
+        self.flush("capture_end")
+        captured, self._capture = self._capture, None
+        self.flush_and_wait("capture_end")
+        return captured
+
+    @property
+    def is_capturing(self) -> bool:
+        return self._capture is not None
+
+    def replay(self, captured: CapturedGraph, wait: bool = False) -> None:
+        """Run a captured graph again, at the price of one launch."""
+        if self._capture is not None:
+            self._refuse_in_capture("a replay, which")
+        self.flush("replay")
+        if not len(captured):
+            return
+        self.timeline.hand_over()
+        self._residency.reserve("replay", workspace=captured.workspace_bytes)
+        self.timeline.replay(captured.recipes, self.stream)
+        captured.run()
+        self._resume()
+        if wait:
+            self.flush_and_wait("replay")
+
+    def _refuse_in_capture(self, what: str) -> None:
+        self._capture = None
+        raise HpuError(
+            f"{what} is not supported during hpu graph capturing; the capture has ended. Keep reads of values, "
+            "operators whose result's shape depends on data, cpu fallback and collectives out of what is captured"
+        )
 
     # -- memory and fences ----------------------------------------------------------------------------------------
 
     def sync_memory(self) -> Hbm:
-        """The memory statistics as of now."""
-        self.memory.apply(self._bridge.drain_memory_events())
-        return self.memory
-
-    def _reserve(self, output_bytes: int, workspace: int, reason: str) -> None:
-        # Outputs were logged as resident when the graph ended, so they are counted already.
-        memory = self.sync_memory()
-        missing = memory.shortfall(0, workspace)
-        if missing:
-            wanted = max(output_bytes, missing)
-            free = max(0, memory.limit - memory.in_use + output_bytes)
-            raise torch.OutOfMemoryError(
-                f"FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::{wanted} ({wanted / 2**20:.0f})MB "
-                f"[Rank:{self.rank}] while running {reason}: {free} bytes of {memory.limit} are free, "
-                f"workspace {max(workspace, memory.workspace)} bytes; use a smaller batch or a larger card"
-            )
-        memory.require_workspace(workspace)
-
-    @property
-    def rank(self) -> int:
-        return modules.own_rank()
+        """The memory statistics as of now; for the thread that uses the card."""
+        return self._residency.sync()
 
     def add_fence(self, wait: Callable[[], None]) -> None:
         """Call `wait` once before the card next runs anything or is read."""
@@ -227,25 +270,53 @@ class Card:
         while self._fences:
             self._fences.pop(0)()
 
+    def collective_begins(self, operation: str, ranks: tuple[int, ...]) -> float:
+        """Flush for a collective of `ranks`; the modelled moment at which this card's data is ready for it."""
+        if self._capture is not None:
+            self._refuse_in_capture("collective nonSFG")
+        self.flush("collective")
+        return self.timeline.arrive(operation, ranks)
+
     # -- steps and reports ----------------------------------------------------------------------------------------
 
     def mark_step(self, wait: bool = False) -> None:
         """End of a step as the script sees it."""
         dispatcher.publish(EventId.MARK_STEP, {})
         if self._bridge.recorded() > 0:
-            self.journal.marks += 1
             self.flush("mark_step")
+            self.journal.mark(self.timeline.now)
+            if not self.journal.optimizer_steps:
+                self._step_ended()
         if wait:
             self.join()
 
     def end_step(self) -> None:
         """An optimizer has stepped."""
-        self.journal.end_step(self.clock.now)
+        self._catch_up()
+        self.journal.end_step(self.timeline.now)
+        self._step_ended()
+
+    def _step_ended(self) -> None:
+        self.memory.end_step(self.timeline.now, self.journal.steps)
+        if self.log is not None:
+            self.log.end_step()
+
+    def close(self) -> None:
+        """Run what is left; nothing can be used afterwards."""
+        self._capture = None
+        self.flush_and_wait("process exit")
+        self._closed = True
+
+    def figures(self) -> dict[str, Any]:
+        """What was measured so far, as plain data. Cheap; callable from any thread."""
+        return card_figures(
+            self.spec, self.module, self.settings, self.timeline, self.memory, self.journal, self.recipes
+        )
 
     def report(self) -> dict[str, Any]:
-        """Everything measured so far, as plain data. Cheap; callable from any thread."""
-        cache: RecipeCache[Any] = self.recipes if self.settings.lazy else self.kernels
-        return card_report(self.spec, self.module, self.settings, self.clock, self.sync_memory(), self.journal, cache)
+        """The figures, and what grows with the run: compilations, memory over time, the log where it is kept."""
+        log = None if self.log is None else self.log.document(self.spec, self.settings.launch_thread)
+        return {**self.figures(), **card_details(self.timeline, self.memory, self.journal), "log": log}
 
 
 _current: Card | None = None

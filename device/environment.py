@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from .bucket_policies import Policies, read_policies
 from .errors import ConfigurationError
+from .recipe_store.settings import StoreSettings, read_store_settings
 
 DEFAULT_SOFTWARE = "1.19.0"
 FIRST_EAGER_SOFTWARE = (1, 20)  # from here on PT_HPU_LAZY_MODE unset means eager
@@ -36,7 +38,8 @@ def number(name: str, default: int) -> int:
         raise ConfigurationError(f"{name}={os.environ[name]!r} is not a whole number") from error
 
 
-def _software() -> str:
+def software_version() -> str:
+    """The release of the emulated software: HPUCLUSTER_SOFTWARE, default 1.19.0."""
     version = os.environ.get("HPUCLUSTER_SOFTWARE") or DEFAULT_SOFTWARE
     parts = version.split(".")
     if len(parts) < 2 or not all(part.isdecimal() for part in parts):
@@ -55,6 +58,11 @@ class Settings:
     numerics: bool
     cache_metrics: bool
     recipe_details: bool
+    launch_thread: bool
+    host_time: str
+    recipe_store: StoreSettings | None
+    bucket_policies: Policies
+    keep_log: bool
 
     @property
     def mode(self) -> str:
@@ -67,7 +75,7 @@ def read_settings() -> Settings:
     Raises:
         ConfigurationError: a value that cannot be used; it is named.
     """
-    software = _software()
+    software = software_version()
     eager_default = tuple(int(part) for part in software.split(".")[:2]) >= FIRST_EAGER_SOFTWARE
     mode = number("PT_HPU_LAZY_MODE", 0 if eager_default else 1)
     if mode not in (0, 1, 2):
@@ -77,6 +85,9 @@ def read_settings() -> Settings:
     numerics = os.environ.get("HPUCLUSTER_NUMERICS", "on") or "on"
     if numerics not in ("on", "off"):
         raise ConfigurationError(f"HPUCLUSTER_NUMERICS={numerics!r}; use on or off")
+    host_time = os.environ.get("HPUCLUSTER_HOST_TIME", "modelled") or "modelled"
+    if host_time not in ("modelled", "measured"):
+        raise ConfigurationError(f"HPUCLUSTER_HOST_TIME={host_time!r}; use modelled or measured")
     lazy = mode != 0
     return Settings(
         software=software,
@@ -86,4 +97,9 @@ def read_settings() -> Settings:
         numerics=numerics == "on",
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
         recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),
+        launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
+        host_time=host_time,
+        recipe_store=read_store_settings(os.environ),
+        bucket_policies=read_policies(os.environ),
+        keep_log="HPUCLUSTER_JOB_ID" in os.environ,
     )

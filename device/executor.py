@@ -9,17 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .buckets import Admission
 from .compiler.recipe import Recipe
 from .graph.ir import Graph
 
 
 @dataclass(frozen=True)
 class LoadedRecipe:
-    """A recipe that this process can run."""
+    """A recipe that this process can run. `admission`: its bucket, with dynamic shapes."""
 
     recipe: Recipe
     graph: Graph
     executable: Any
+    admission: Admission | None = None
 
     def run(self, recording: Any) -> None:
         """Replay over the buffers of `recording`, in the order in which graphs ended."""
@@ -31,6 +33,5 @@ class EagerKernel:
     """One operator of eager mode, ready to run."""
 
     name: str
-    seconds: float
-    output_bytes: int
+    graph: Graph
     executable: Any

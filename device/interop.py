@@ -28,17 +28,17 @@ def add_fence(wait: Callable[[], None]) -> None:
     runtime.card().add_fence(wait)
 
 
-def collective_arrival() -> float:
-    """Modelled moment, in seconds, at which this card's data is ready for a collective; pending work runs first."""
-    card = runtime.card()
-    card.flush("collective")
-    return card.clock.now
+def collective_arrival(op: str, ranks: tuple[int, ...]) -> float:
+    """Modelled moment, in seconds, at which this card's data is ready for a collective of `ranks`; pending work runs
+    first.
+    """
+    return runtime.card().collective_begins(op, ranks)
 
 
-def collective_done(op: str, nbytes: int, begin: float, end: float, waited: float) -> None:
-    """Account a collective: from its own arrival `begin` to its `end`, of which `waited` for the slowest rank."""
+def collective_done(op: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float) -> None:
+    """Account a collective of `ranks`: from its own arrival `begin` to its `end`, of which `waited` for the slowest."""
     card = runtime.card()
-    card.clock.advance_to(end)
+    card.timeline.collective(op, nbytes, ranks, begin, end, waited)
     journal = card.journal
     journal.collectives += 1
     journal.collective_bytes += nbytes

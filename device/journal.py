@@ -33,8 +33,10 @@ class Journal:
     optimizer_steps: int = 0
     marks: int = 0
     step_ends: list[float] = field(default_factory=list)
-    compile_seconds: float = 0.0
-    device_seconds: float = 0.0
+    mark_ends: list[float] = field(default_factory=list)
+    graph_compile_seconds: float = 0.0
+    received: int = 0  # bytes over PCIe
+    sent: int = 0
     collectives: int = 0
     collective_bytes: int = 0
     collective_seconds: float = 0.0
@@ -45,16 +47,34 @@ class Journal:
         """Training steps: calls of `optimizer.step()`, or step marks where there is no optimizer."""
         return self.optimizer_steps or self.marks
 
+    def compiled(self, compilation: Compilation) -> None:
+        """A graph was compiled."""
+        self.compilations.append(compilation)
+        self.graph_compile_seconds += compilation.seconds
+
     def end_step(self, moment: float) -> None:
         self.optimizer_steps += 1
         self.step_ends.append(moment)
+
+    def mark(self, moment: float) -> None:
+        """A step mark with something before it."""
+        self.marks += 1
+        self.mark_ends.append(moment)
+
+    def copied(self, direction: str, nbytes: int) -> None:
+        """A copy between host and card: "h2d" or "d2h"."""
+        if direction == "h2d":
+            self.received += nbytes
+        else:
+            self.sent += nbytes
 
     def step_seconds(self) -> float:
         """Typical (median) modelled time of a step, the first two left out where there are more.
 
         The median, so that an evaluation or a compilation between two steps does not count as training.
         """
-        steps = [end - start for start, end in zip([0.0, *self.step_ends], self.step_ends, strict=False)]
+        ends = self.step_ends or self.mark_ends
+        steps = [end - start for start, end in zip([0.0, *ends], ends, strict=False)]
         kept = steps[WARMUP_STEPS:] or steps
         return statistics.median(kept) if kept else 0.0
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .clock import Clock
 from .environment import Settings
 from .journal import Journal
 from .memory import Hbm
+from .power import energy_joules, power_watts
 from .recipe_cache import RecipeCache
+from .recipes import Recipes
 from .spec import CardSpec
+from .timeline import COMPUTE, Timeline
 
 
 def time_shares(total: float, compiling: float, collectives: float, device: float) -> dict[str, float]:
@@ -27,17 +29,19 @@ def time_shares(total: float, compiling: float, collectives: float, device: floa
     return shares
 
 
-def card_report(
+def card_figures(
     spec: CardSpec,
     module: int,
     settings: Settings,
-    clock: Clock,
+    timeline: Timeline,
     memory: Hbm,
     journal: Journal,
-    cache: RecipeCache[Any],
+    recipes: Recipes,
 ) -> dict[str, Any]:
-    """The figures of one card; times in modelled seconds, sizes in bytes."""
-    shares = time_shares(clock.now, journal.compile_seconds, journal.collective_seconds, journal.device_seconds)
+    """The figures of one card that do not grow with the run; times in modelled seconds, sizes in bytes."""
+    total = timeline.now
+    shares = time_shares(total, timeline.compiling, journal.collective_seconds, timeline.busy[COMPUTE])
+    cache: RecipeCache[Any] = recipes.graphs if settings.lazy else recipes.kernels
     return {
         "card": spec.name,
         "module": module,
@@ -47,9 +51,14 @@ def card_report(
         "step_source": "optimizer" if journal.optimizer_steps else "mark_step",
         "graphs_compiled": len(journal.compilations),
         "recompilations": journal.recompilations(),
-        "compilations": journal.compilation_rows(),
+        "compile_seconds": journal.graph_compile_seconds,
         "causes": journal.top_causes(),
-        "recipe_cache": {"hits": cache.hits, "misses": cache.misses, "entries": len(cache)},
+        "recipe_cache": {
+            "hits": cache.hits,
+            "misses": cache.misses,
+            "entries": len(cache),
+            "disk_hits": recipes.store.hits if recipes.store is not None else 0,
+        },
         "cpu_fallback": {
             "total": journal.fallbacks.total(),
             "ops": dict(sorted(journal.fallbacks.items())),
@@ -60,6 +69,10 @@ def card_report(
             "peak": memory.peak,
             "workspace": memory.workspace,
         },
+        "pcie": {"received": journal.received, "sent": journal.sent},
+        "engines": dict(timeline.engines),
+        "power_w": power_watts(spec.power, timeline.engines, total),
+        "energy_j": energy_joules(spec.power, timeline.engines, total),
         "time": {**shares, "step": journal.step_seconds()},
         "collectives": {
             "count": journal.collectives,
@@ -67,5 +80,14 @@ def card_report(
             "seconds": journal.collective_seconds,
             "waited": journal.collective_waited,
         },
-        "utilization": journal.device_seconds / clock.now if clock.now > 0 else 0.0,
+        "utilization": timeline.busy[COMPUTE] / total if total > 0 else 0.0,
+    }
+
+
+def card_details(timeline: Timeline, memory: Hbm, journal: Journal) -> dict[str, Any]:
+    """What grows with the run: each compilation, and the memory by category over time and at its peak."""
+    return {
+        "compilations": journal.compilation_rows(),
+        "memory_timeline": memory.timeline(timeline.now),
+        "memory_at_peak": memory.at_peak(),
     }

@@ -1,8 +1,8 @@
 """Modelled time of one card, in seconds from the start of the process.
 
-Lines of time: the host's main thread, which runs the script and records; its launch thread, which compiles and launches;
-the card's streams, which order work; and the card's resources, of which each does one thing at a time: the compute
-engines as one (a recipe has them to itself and overlaps them inside), copies in and copies out over PCIe.
+Lines of time: the host's main thread, which runs the script and records; its launch thread, which compiles and
+launches; the card's streams, which order work; and the card's resources, of which each does one thing at a time: the
+compute engines as one (a recipe has them to itself and overlaps them inside), copies in and copies out over PCIe.
 
     launch:  starts when the launch thread has launched it, its stream has come so far, the engines are free, and the
              copies that it reads have arrived
@@ -12,18 +12,21 @@ engines as one (a recipe has them to itself and overlaps them inside), copies in
 Left out: the time of the user's own Python between operators, unless it is measured (`user`); contention of the host's
 cores; the overlap of two recipes on the compute engines.
 
-Everything that advances time is a method with plain arguments that do not depend on the card, and is written to a log if
-there is one: the same calls on another card's timeline give that card's times (`device/replay.py`).
+Everything that advances time is a method with plain arguments that do not depend on the card, and is written to a log
+if there is one: the same calls on another card's timeline give that card's times (`device/replay.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
 from .spec import CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
+ENGINES = ("MME", "TPC", "DMA", "NIC")
+REMEMBERED = 4096  # activities whose ends are known; older ones lie behind any queue
 
 
 class Observer(Protocol):
@@ -40,6 +43,12 @@ class Observer(Protocol):
 
     def collective(self, operation: str, nbytes: int, start: float, end: float, waited: float) -> None:
         """A collective on the network, of which `waited` seconds for the slowest rank."""
+
+    def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
+        """The card's memory as of `moment`, in bytes."""
+
+    def bridge(self, name: str, start: float, end: float) -> None:
+        """The bridge was in its function `name`, on the main thread."""
 
 
 class Log(Protocol):
@@ -59,11 +68,13 @@ class Timeline:
         self.streams: dict[int, float] = {0: 0.0}
         self.free = {COMPUTE: 0.0, COPY_IN: 0.0, COPY_OUT: 0.0}
         self.busy = {COMPUTE: 0.0, COPY_IN: 0.0, COPY_OUT: 0.0}  # seconds of work
+        self.engines = dict.fromkeys(ENGINES, 0.0)  # seconds in which each kind of engine was busy
         self.activities = 0  # launches and copies so far
         self.compiling = 0.0
         self._log = log
         self._launch_thread = launch_thread
         self._durations: dict[str, float] = {}
+        self._shares: dict[str, tuple[tuple[str, float], ...]] = {}
         self._queue: deque[float] = deque()  # ends of the launches that the card has not finished
         self._ends: dict[int, float] = {}  # of recent activities, by number
         self._marks: list[float] = []
@@ -118,9 +129,10 @@ class Timeline:
 
     # -- the card -------------------------------------------------------------------------------------------------
 
-    def learn(self, recipe: str, seconds: float) -> None:
-        """How long the recipe of that name runs on this card."""
+    def learn(self, recipe: str, seconds: float, engines: Mapping[str, float] | None = None) -> None:
+        """How long the recipe of that name runs on this card, and for how long it keeps each engine busy."""
         self._durations[recipe] = seconds
+        self._shares[recipe] = tuple((engines or {}).items())
 
     def launch(self, recipe: str, stream: int = 0, after: tuple[int, ...] = ()) -> int:
         """Launch a recipe. `after`: how many activities ago the copies were issued that it reads. Its number."""
@@ -156,19 +168,22 @@ class Timeline:
         end = ready + seconds
         self.streams[stream] = self.free[COMPUTE] = end
         self.busy[COMPUTE] += seconds
+        for engine, share in self._shares[recipe]:
+            self.engines[engine] += share
         self._queue.append(end)
         if self.observer is not None:
             self.observer.launched(recipe, stream, enqueued, ready, end)
         return self._activity(end)
 
-    def copy(
-        self, direction: str, nbytes: int, pinned: bool, wait: bool, after: tuple[int, ...] = (), stream: int = 0
-    ) -> int:
+    def copy(self, direction: str, nbytes: int, pinned: bool, wait: bool, after: tuple[int, ...] = ()) -> int:
         """A copy between host and card, "h2d" or "d2h"; `wait`: the main thread waits for its end. Its number.
 
         From pageable memory the host first copies into a pinned buffer of its own, and on the way out copies from one.
         """
-        self._note("copy", direction, nbytes, pinned, wait, after, stream)
+        self._note("copy", direction, nbytes, pinned, wait, after)
+        return self._copy(direction, nbytes, pinned, wait, after)
+
+    def _copy(self, direction: str, nbytes: int, pinned: bool, wait: bool, after: tuple[int, ...] = ()) -> int:
         staging = 0.0 if pinned else nbytes / self.spec.host.staging_bytes_per_s
         line, inward = (COPY_IN, True) if direction == "h2d" else (COPY_OUT, False)
         if inward:
@@ -189,9 +204,7 @@ class Timeline:
     def _activity(self, end: float) -> int:
         self.activities += 1
         self._ends[self.activities] = end
-        if len(self._ends) > 4096:
-            for number in [number for number, moment in self._ends.items() if moment <= self.main]:
-                del self._ends[number]
+        self._ends.pop(self.activities - REMEMBERED, None)
         return self.activities
 
     def _end_of(self, after: tuple[int, ...]) -> float:
@@ -201,10 +214,6 @@ class Timeline:
         """How many activities ago `number` was, seen from the next one."""
         return self.activities + 1 - number
 
-    def ended(self, number: int) -> bool:
-        """Whether the main thread already stands behind the end of that activity."""
-        return self._ends.get(number, 0.0) <= self.main
-
     # -- waiting --------------------------------------------------------------------------------------------------
 
     def join(self) -> None:
@@ -213,9 +222,9 @@ class Timeline:
         self.main = max(self.main, self.launcher)
 
     def wait(self) -> None:
-        """The main thread waits for all streams."""
+        """The main thread waits for everything that the card has to do."""
         self._note("wait")
-        self.main = max(self.main, self.launcher, *self.streams.values())
+        self.main = max(self.main, self.launcher, *self.streams.values(), *self.free.values())
         self._queue.clear()
 
     def wait_stream(self, stream: int) -> None:
@@ -224,9 +233,19 @@ class Timeline:
         self.main = max(self.main, self.launcher, self.streams.get(stream, 0.0))
 
     def poll(self) -> None:
-        """The main thread asks whether something has ended."""
+        """The main thread asks whether something has ended: it takes a moment, so that asking again makes progress."""
         self._note("poll")
         self._main_works("poll", self.spec.host.poll_s)
+
+    def poll_stream(self, stream: int) -> bool:
+        """Whether a stream's work has ended, seen from the main thread."""
+        self.poll()
+        return self.main >= max(self.launcher, self.streams.get(stream, 0.0))
+
+    def poll_mark(self, mark: int) -> bool:
+        """Whether a mark was reached, seen from the main thread."""
+        self.poll()
+        return self.main >= self.moment(mark)
 
     def mark(self, stream: int = 0) -> int:
         """An event recorded in a stream: the moment at which all that it has so far will have ended. Its number."""
@@ -235,27 +254,45 @@ class Timeline:
         return len(self._marks)
 
     def moment(self, mark: int) -> float:
-        """The moment of a mark, in seconds."""
+        """The moment of a mark, in seconds; 0 and less count from the last one backwards, as the log has them."""
         return self._marks[mark - 1]
 
-    def stream_after(self, stream: int, marks_ago: int) -> None:
-        """Work put on `stream` from here on waits for a mark: the last one is 0 marks ago."""
-        self._note("stream_after", stream, marks_ago)
-        self.streams[stream] = max(self.streams.get(stream, 0.0), self._marks[-1 - marks_ago])
+    def stream_after(self, stream: int, mark: int) -> None:
+        """Work put on `stream` from here on waits for a mark."""
+        self._note("stream_after", stream, mark - len(self._marks))
+        self.streams[stream] = max(self.streams.get(stream, 0.0), self.moment(mark))
 
-    def host_after(self, marks_ago: int) -> None:
+    def host_after(self, mark: int) -> None:
         """The main thread waits for a mark."""
-        self._note("host_after", marks_ago)
-        self.main = max(self.main, self._marks[-1 - marks_ago])
+        self._note("host_after", mark - len(self._marks))
+        self.main = max(self.main, self.moment(mark))
 
-    def fallback(self, nbytes: int) -> None:
-        """An operator ran on the host between two copies: out and in again, waiting for both."""
-        self._note("fallback", nbytes)
+    def fallback(self, out: int, back: int) -> None:
+        """An operator ran on the host: its operands are copied out, `out` bytes, and its results back in.
+
+        What it takes on the host is left out.
+        """
+        self._note("fallback", out, back)
         self.main = max(self.main, self.launcher, *self.streams.values())
-        seconds = self.spec.pcie.latency_s + nbytes / self.spec.pcie.bandwidth_bytes_per_s
-        self._main_works("cpu fallback", 2 * seconds)
+        start = self.main
+        self._copy("d2h", out, True, True)
+        self._copy("h2d", back, True, True)
+        if self.observer is not None:
+            self.observer.host("cpu fallback", start, self.main, "main")
+
+    def defragment(self, nbytes: int) -> None:
+        """The card, when all its work has ended, moves tensors together: each byte is read and written."""
+        self._note("defragment", nbytes)
+        self.main = max(self.main, self.launcher, *self.streams.values())
+        self._main_works("memory defragmentation", 2 * nbytes / self.spec.hbm.bandwidth_bytes_per_s)
+        self.launcher = self.main
 
     # -- collectives ----------------------------------------------------------------------------------------------
+
+    def arrive(self, operation: str, ranks: tuple[int, ...]) -> float:
+        """This card is ready for a collective of `ranks`, which may end much later. The moment."""
+        self._note("arrive", operation, ranks)
+        return self.now
 
     def collective(
         self, operation: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float
@@ -266,6 +303,7 @@ class Timeline:
         self.launcher = max(self.launcher, end)
         for stream in self.streams:
             self.streams[stream] = max(self.streams[stream], end)
+        self.engines["NIC"] += end - begin - waited
         if self.observer is not None:
             self.observer.collective(operation, nbytes, begin, end, waited)
 

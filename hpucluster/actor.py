@@ -71,7 +71,7 @@ class CardHost:
         """Run the script, send the final snapshot and the exit status, and end the process."""
         # Ray sets variables of its own before each method call.
         rank_process.set_environment(self._place["environ"])
-        snapshots = SnapshotThread(self._host.report, self._channel)
+        snapshots = SnapshotThread(self._host.figures, self._host.report, self._channel)
         snapshots.start()
         with script.fresh_main() as main:
             status = self._run_script(main)

@@ -14,7 +14,13 @@ from .snapshots import Snapshot
 runtime.bridge()  # built here where it is missing: a machine that cannot is told before the script starts
 
 
+def figures() -> Snapshot | None:
+    """The figures of this process's card; None where the script has not used the device."""
+    card = current_card()
+    return None if card is None else card.figures()
+
+
 def report() -> Snapshot | None:
-    """This process's card's report; None where the script has not used the device."""
+    """The whole report of this process's card; None where the script has not used the device."""
     card = current_card()
     return None if card is None else card.report()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from device.board import BoardSpec, Firmware, firmware_of, load_board
 from device.environment import DEFAULT_SOFTWARE
 from device.spec import CardSpec
 
@@ -24,17 +25,42 @@ class CardIdentity:
     @property
     def device(self) -> str:
         """Name of its device file: `accel3`."""
-        return f"accel{self.module}"
+        return device_file(self.module)
 
     @property
     def serial(self) -> str:
-        """Serial number. An emulated card has none of the maker's, so that nobody takes it for a real one."""
-        return f"EMULATED{self.module:02d}"
+        """Serial number."""
+        return serial_number(self.module)
 
     @property
     def uuid(self) -> str:
-        """The same on every run: product and module."""
-        return f"EMULATED-{self.spec.product}-{self.module:02d}"
+        """The same on every run."""
+        return unique_id(self.spec.product, self.module)
+
+    @property
+    def board(self) -> BoardSpec:
+        """Its board, as management tools see it."""
+        return load_board(self.spec.box)
+
+    @property
+    def firmware(self) -> Firmware:
+        """Versions of its driver and firmware."""
+        return firmware_of(self.software)
+
+
+def device_file(module: int) -> str:
+    """Name of a card's device file in /dev/accel: `accel3`. Device index and module id are the same number here."""
+    return f"accel{module}"
+
+
+def serial_number(module: int) -> str:
+    """Serial number. An emulated card has none of the maker's, so that nobody takes it for a real one."""
+    return f"EMULATED{module:02d}"
+
+
+def unique_id(product: str, module: int) -> str:
+    """UUID of a card: product and module."""
+    return f"EMULATED-{product}-{module:02d}"
 
 
 def identify(job: Job, spec: CardSpec) -> list[CardIdentity]:

@@ -30,6 +30,7 @@ class Job:
     """Names the job, also in its files in shared memory: letters, digits, `-`."""
     is_module: bool = False
     numerics: str = "on"
+    host_time: str = "modelled"
     """`on`: tensors hold values; `off`: shapes, time and memory only."""
     threads: int | None = None
     """OMP_NUM_THREADS of every rank; None where the caller's environment has its own."""

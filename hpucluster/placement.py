@@ -46,6 +46,7 @@ def common_environment(job: Job) -> dict[str, str]:
         HABANA_VISIBLE_MODULES=",".join(map(str, job.modules)),
         HPUCLUSTER_CARD=job.card,
         HPUCLUSTER_NUMERICS=job.numerics,
+        HPUCLUSTER_HOST_TIME=job.host_time,
         HPUCLUSTER_JOB_ID=job.identifier,
     )
     return environ

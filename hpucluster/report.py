@@ -1,7 +1,7 @@
 """The report of a run: one record per card, and what the cards have in common.
 
-Plain data. Everything but `wall_clock` is modelled and reproducible: the same script, seed and card give the
-same report. `wall_clock` is what this machine took, and stands apart.
+Plain data, modelled and reproducible: the same script, seed and card give the same report, byte for byte. What this
+machine took is not part of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from .job import Job
 from .outcome import Outcome
+from .run_logs import share_logs
 from .snapshots import Snapshot, SnapshotBoard
 
 Report = dict[str, Any]
@@ -40,9 +41,15 @@ def unused_card(card: str, module: int) -> Snapshot:
         "compile_seconds": 0.0,
         "compilations": [],
         "causes": [],
-        "recipe_cache": {"hits": 0, "misses": 0, "entries": 0},
+        "recipe_cache": {"hits": 0, "misses": 0, "entries": 0, "disk_hits": 0},
         "cpu_fallback": {"total": 0, "ops": {}},
         "memory": {"limit": 0, "in_use": 0, "peak": 0, "workspace": 0},
+        "memory_timeline": [],
+        "memory_at_peak": None,
+        "pcie": {"received": 0, "sent": 0},
+        "engines": {"MME": 0.0, "TPC": 0.0, "DMA": 0.0, "NIC": 0.0},
+        "power_w": 0.0,
+        "energy_j": 0.0,
         "time": dict.fromkeys(("total", *SHARES, "step"), 0.0),
         "collectives": {"count": 0, "bytes": 0, "seconds": 0.0, "waited": 0.0},
         "utilization": 0.0,
@@ -64,22 +71,24 @@ def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
                 "steps_per_second": 1.0 / step if step > 0 else 0.0,
             }
         )
+    records, logs = share_logs(cards)
     return {
         "format": FORMAT,
-        "units": "modelled seconds, bytes; wall_clock: seconds measured on this machine, not reproducible",
+        "units": "modelled seconds, bytes",
         "run": {
             "target": job.target,
             "is_module": job.is_module,
             "arguments": list(job.arguments),
             "card": job.card,
             "numerics": job.numerics,
+            "host_time": job.host_time,
             "ranks": job.world_size,
             "exit_status": outcome.status,
             "failure": outcome.failure,
         },
         "totals": totals(cards),
-        "cards": cards,
-        "wall_clock": {name: round(seconds, 3) for name, seconds in outcome.wall_clock.items()},
+        "cards": records,
+        "logs": logs,
     }
 
 

@@ -1,9 +1,8 @@
 """Snapshots of a card's report, pushed by its process to the driver while the script runs and once at its
 end.
 
-A snapshot is what `Card.report()` returns (plain data; modelled seconds, bytes), plus `compile_seconds`, the
-sum over all compilations. A live snapshot leaves out the list of single compilations, which grows with the
-run.
+A live snapshot is what `Card.figures()` returns (plain data; modelled seconds, bytes); the last one is the whole
+`Card.report()`, with what grows with the run.
 """
 
 from __future__ import annotations
@@ -25,10 +24,13 @@ LARGEST_SHARE = 0.01
 
 
 class SnapshotThread(threading.Thread):
-    """Sends a live snapshot every `PERIOD` seconds where the report has changed."""
+    """Sends the card's figures every `PERIOD` seconds where they have changed, and its report at the end."""
 
-    def __init__(self, report: Callable[[], Snapshot | None], channel: Channel) -> None:
+    def __init__(
+        self, figures: Callable[[], Snapshot | None], report: Callable[[], Snapshot | None], channel: Channel
+    ) -> None:
         super().__init__(name="hpucluster-snapshots", daemon=True)
+        self._figures = figures
         self._report = report
         self._channel = channel
         self._stopped = threading.Event()
@@ -39,13 +41,10 @@ class SnapshotThread(threading.Thread):
         period = PERIOD
         while not self._stopped.wait(period):
             begin = time.monotonic()
-            report = self._report()
-            # A report grows with the number of compilations, and takes its time from the script.
+            snapshot = self._figures()
+            # They take their time from the script.
             period = max(PERIOD, (time.monotonic() - begin) / LARGEST_SHARE)
-            if report is None:
-                continue
-            snapshot = live_snapshot(report)
-            if snapshot == previous:
+            if snapshot is None or snapshot == previous:
                 continue
             try:
                 self._channel.send({"event": "snapshot", "snapshot": snapshot})
@@ -54,24 +53,11 @@ class SnapshotThread(threading.Thread):
             previous = snapshot
 
     def finish(self) -> None:
-        """Stop, and send the final snapshot, with every compilation."""
+        """Stop, and send the whole report."""
         self._stopped.set()
         report = self._report()
         if report is not None:
-            self._channel.send({"event": "snapshot", "snapshot": with_compile_seconds(report)})
-
-
-def with_compile_seconds(report: Snapshot) -> Snapshot:
-    """The report with the sum of its compilations' modelled seconds."""
-    total = sum(float(compilation["seconds"]) for compilation in report.get("compilations", ()))
-    return {**report, "compile_seconds": total}
-
-
-def live_snapshot(report: Snapshot) -> Snapshot:
-    """The report without the list of single compilations."""
-    snapshot = with_compile_seconds(report)
-    snapshot.pop("compilations", None)
-    return snapshot
+            self._channel.send({"event": "snapshot", "snapshot": report})
 
 
 class SnapshotBoard:

@@ -21,6 +21,8 @@ Examples:
   hpurun --card gaudi3 -m my.package.train  other cards; a module as script
   HABANA_VISIBLE_DEVICES=2,5 hpurun t.py    two ranks, on modules 2 and 5
   hpurun --report run.json train.py         the closing table as JSON
+  hpurun replay run.json --card gaudi3      that run on another card; see
+                                            hpurun replay --help
 \b
 The script runs unmodified: import habana_frameworks.torch, device "hpu",
 backend "hccl". Each rank finds in its environment RANK, LOCAL_RANK,
@@ -33,6 +35,7 @@ Environment variables:
   OMP_NUM_THREADS         CPU threads of each rank; default: cores / ranks
   HPUCLUSTER_CARD         default of --card
   HPUCLUSTER_NUMERICS     default of --numerics
+  HPUCLUSTER_HOST_TIME    default of --host-time
   HPUCLUSTER_TIMINGS      file for the seconds of each start-up phase, as JSON
 \b
 Exit status: that of the first rank that fails (128 + signal where it was
@@ -87,6 +90,14 @@ class ScriptCommand(click.Command):
     envvar="HPUCLUSTER_NUMERICS",
     help="on: tensors hold real values; off: shapes, time and memory only.",
 )
+@click.option(
+    "--host-time",
+    type=click.Choice(["modelled", "measured"]),
+    default="modelled",
+    show_default=True,
+    envvar="HPUCLUSTER_HOST_TIME",
+    help="measured: add the time that the script's own code takes on this machine; not reproducible.",
+)
 @click.option("--report", metavar="FILE.json", help="Write the closing table, and more, as JSON.")
 @click.option(
     "--metrics-port",
@@ -132,10 +143,18 @@ with.
 """
 
 
+REPLAY = "replay"
+"""As the first argument, and where no script has that name, it stands for `launcher.replay`."""
+
+
 def main() -> None:
     """Console script."""
+    arguments = sys.argv[1:]
     try:
-        sys.exit(command.main(prog_name="hpurun", standalone_mode=False))
+        if arguments[:1] == [REPLAY] and not os.path.exists(REPLAY):
+            # Loaded here, not above: a run does not need it.
+            sys.exit(_shield.load("launcher.replay").main(arguments[1:]))
+        sys.exit(command.main(arguments, prog_name="hpurun", standalone_mode=False))
     except click.UsageError as error:
         print(f"hpurun: {error.format_message()} See hpurun --help.", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -43,6 +43,7 @@ class Request:
     cards: int | None
     card: str
     numerics: str
+    host_time: str
     report: str | None
     metrics_port: int
     metrics_port_chosen: bool
@@ -72,6 +73,7 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
         sys_path=sys_path,
         is_module=request.is_module,
         numerics=request.numerics,
+        host_time=request.host_time,
         threads=threads_per_rank(environ, len(modules)),
         master_port=free_port(),
         identifier=f"{os.getpid()}-{secrets.token_hex(4)}",
@@ -95,7 +97,7 @@ def _conclude(request: Request, job: Job, board: SnapshotBoard, outcome: Outcome
     status = outcome.status
     with readable(sys.stdout):
         if outcome.status == 0 or any(card["used"] for card in report["cards"]):
-            print_summary(report, sys.stdout)
+            print_summary(report, sys.stdout, outcome.wall_clock)
             sys.stdout.flush()
     if request.report is not None and not _write(request.report, report):
         status = status or 1

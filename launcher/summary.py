@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from rich import box
@@ -34,14 +35,17 @@ _COLUMNS = (
 )
 
 
-def print_summary(report: Report, file: TextIO) -> None:
-    """Print the report for people, at most `WIDTH` columns wide (wider terminals are not filled)."""
+def print_summary(report: Report, file: TextIO, wall_clock: Mapping[str, float] | None = None) -> None:
+    """Print the report for people, at most `WIDTH` columns wide (wider terminals are not filled).
+
+    `wall_clock`: seconds of each phase on this machine, which are not modelled and stand apart.
+    """
     console = Console(file=file, highlight=False, soft_wrap=True)
     run, cards = report["run"], report["cards"]
     console.print()
     console.print(_title(run, cards), markup=False)
     console.print(_table(cards), width=max(WIDTH, console.width), crop=False)
-    for line in _notes(report):
+    for line in _notes(report, wall_clock or {}):
         console.print(line, markup=False)
 
 
@@ -52,6 +56,8 @@ def _title(run: dict[str, Any], cards: list[dict[str, Any]]) -> str:
         parts += [f"{used[0]['mode']} mode", f"software {used[0]['software']}"]
     if run["numerics"] == "off":
         parts.append("shapes only")
+    if run.get("host_time") == "measured":
+        parts.append("with this machine's host time (not reproducible)")
     return ", ".join(parts) + ": modelled time and memory of each card"
 
 
@@ -80,7 +86,7 @@ def _row(card: dict[str, Any]) -> list[str]:
     ]
 
 
-def _notes(report: Report) -> list[str]:
+def _notes(report: Report, wall_clock: Mapping[str, float]) -> list[str]:
     cards, totals = report["cards"], report["totals"]
     lines = []
     if not any(card["used"] for card in cards):
@@ -93,9 +99,8 @@ def _notes(report: Report) -> list[str]:
             lines.append(f"         and {len(causes) - TOP_CAUSES} more causes; --report FILE.json lists all")
     if totals["cpu_fallbacks"]:
         lines.append(f"Operators without a kernel on the card, run on the CPU: {_fallbacks(cards)}")
-    wall = report["wall_clock"]
-    if wall:
-        phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in wall.items() if name != "end")
+    if wall_clock:
+        phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in wall_clock.items() if name != "end")
         lines.append(f"On this machine's clock (not modelled): {phases}.")
     return lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -36,9 +36,9 @@ class Staging:
         self.finish.append(lambda: host.copy_(staged))
         return flat_array(staged)
 
-    def arrival(self) -> float:
+    def arrival(self, operation: str, ranks: Sequence[int]) -> float:
         """Modelled moment, in seconds, at which this card's data is ready; 0 where no card takes part."""
-        return interop.collective_arrival() if self.is_on_card else 0.0
+        return interop.collective_arrival(operation, tuple(ranks)) if self.is_on_card else 0.0
 
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type != "cpu":

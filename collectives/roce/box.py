@@ -74,7 +74,7 @@ def load_box(name: str) -> BoxSpec:
     if not path.is_file() and not name.endswith(".toml"):
         known = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
         raise ConfigurationError(f"unknown box {name!r}; choose one of {known}, or the path of a box file (.toml)")
-    box: BoxSpec = parse_table(BoxSpec, read_table(path, "box"), str(path), globals())
+    box: BoxSpec = parse_table(BoxSpec, read_table(path, "box"), str(path))
     for key, value in (
         ("cards", box.cards),
         ("[ports] line_rate_bytes_per_s", box.ports.line_rate_bytes_per_s),

@@ -25,7 +25,8 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from .liveness import ProcessId
+from device.liveness import ProcessId
+
 from .membership import Membership, Peer
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from device.liveness import ProcessId
+
 from ..errors import CollectiveTimeout, PeerLost, SharedMemoryError
-from .liveness import ProcessId
 from .shared_memory import Segment
 
 _LOOK_S = 0.1

@@ -10,9 +10,10 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
+from device.liveness import ProcessId
+
 from ..errors import CollectiveError, CollectiveTimeout
 from .control import control_plane
-from .liveness import ProcessId
 from .membership import Membership, Peer, host_name, machine_id
 
 _VERSION = 1

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..description import configs_dir
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, HpuError
 
 # `mode.values` refuses devices outside PyTorch; the two losses, taken apart, resize their scalar result and warn.
 ALSO_WHOLE = ["aten::mode.values", "aten::mse_loss", "aten::smooth_l1_loss"]
@@ -30,15 +30,39 @@ def _whole_operators() -> list[str]:
     ]
 
 
+@cache
 def host_only() -> set[str]:
     """Base names of the operators that the card does not have (`configs/operators/host_only.txt`)."""
     lines = (configs_dir() / "operators" / "host_only.txt").read_text().splitlines()
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
 
 
+@cache
+def _place_on_cpu() -> str:
+    return os.environ.get("PT_HPU_PLACE_ON_CPU", "").strip()
+
+
 def _placed_on_host() -> set[str]:
-    text = os.environ.get("PT_HPU_PLACE_ON_CPU", "").strip()
+    text = _place_on_cpu()
     return set() if text in ("", "none") else {name.strip() for name in text.split(",") if name.strip()}
+
+
+def check_fallback(operator: str) -> None:
+    """Whether `operator` ("aten::name"), which ends a graph, may run on the host if the card lacks it.
+
+    PT_HPU_PLACE_ON_CPU unset: every operator may; `none`: no operator; a list: those operators.
+
+    Raises:
+        HpuError: it may not.
+    """
+    text = _place_on_cpu()
+    names = {name := operator.removeprefix("aten::").partition(".")[0], name.rstrip("_")}
+    if not text or not names & host_only() or names & _placed_on_host():
+        return
+    raise HpuError(
+        f"{operator} is not an operator of the card, and PT_HPU_PLACE_ON_CPU={text!r} does not let it run on the host; "
+        f"use an operator that the card has, add {name} to the list, or unset the variable"
+    )
 
 
 def register(bridge: Any) -> None:

@@ -19,6 +19,9 @@ from ..environment import Settings, read_settings
 from ..errors import ConfigurationError
 from ..events import EventId, dispatcher
 from ..graph.location import locate
+from ..memory import Hbm, read_limits
+from ..memory.labelling import Labeller
+from ..presence import Presence
 from ..spec import chosen_card
 from . import autocast, fused_cells, native, operators
 
@@ -47,11 +50,17 @@ def bridge() -> Any:
     return _bridge
 
 
+def _flush(reason: str) -> None:
+    if reason.startswith("aten::"):
+        operators.check_fallback(reason)
+    card().on_flush(reason)
+
+
 def _load(path: Path) -> None:
     global _bridge
     module = native.load(path)
     module.set_callbacks(
-        flush=lambda reason: card().on_flush(reason),
+        flush=_flush,
         transfer=lambda *copy: card().on_transfer(*copy),
         immediate=lambda *event: card().on_immediate(*event),
         recorded=lambda: card().on_recorded(),
@@ -90,16 +99,25 @@ def _make_card() -> Card:
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
     native_bridge.set_initialized()
-    return Card(spec, settings(), native_bridge)
+    return Card(spec, settings(), native_bridge, read_limits(spec))
 
 
 def card() -> Card:
     """The card of this process; the first call acquires it."""
     found = current_card()
-    return found if found is not None else acquire(_make_card)
+    if found is None:
+        found = acquire(_make_card)
+        Presence(found.spec, found.module, found.figures).start()
+    return found
+
+
+def _memory() -> Hbm | None:
+    found = current_card()
+    return None if found is None else found.memory
 
 
 def _count_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    labeller.label_optimizer(optimizer)
     found = current_card()
     if found is not None:
         found.end_step()
@@ -110,7 +128,7 @@ def _at_exit() -> None:
     if found is None or os.getpid() != _owner:
         return
     try:
-        found.flush_and_wait("process exit")
+        found.close()
     except Exception as error:
         print(f"hpu: the last graph could not run: {error}", file=sys.stderr)
     dispatcher.publish(EventId.PROCESS_EXIT, {})
@@ -119,5 +137,7 @@ def _at_exit() -> None:
 
 
 _owner = os.getpid()
+labeller = Labeller(_memory)
+labeller.install()
 register_optimizer_step_post_hook(_count_step)
 atexit.register(_at_exit)

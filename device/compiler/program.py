@@ -22,12 +22,14 @@ class Engine(enum.Enum):
 class Access:
     """A kernel's reading or writing of a buffer: bytes moved, and the length in bytes of the runs it moves at once.
 
-    `run` is 0 for a streaming access; a gather of table rows has the row's bytes there.
+    `run` is 0 for a streaming access; a gather of table rows has the row's bytes there. `in_order`: the kernel goes
+    through the buffer from front to back, so that a producer and a consumer can share it slice by slice.
     """
 
     buffer: int
     nbytes: int
     run: int = 0
+    in_order: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,3 +38,13 @@ class Recipe:
     workspace_bytes: int
     output_bytes: int
     sram_buffers: tuple[int, ...] = ()  # workspace that stays on the chip
+    offsets: tuple[tuple[int, int], ...] = ()  # (buffer, offset in the workspace) of the rest
+
+    @property
+    def engine_seconds(self) -> dict[str, float]:
+        """For how long each kind of engine is busy, by its name."""
+        seconds: dict[str, float] = {}
+        for scheduled in self.nodes:
+            name = scheduled.node.engine.value
+            seconds[name] = seconds.get(name, 0.0) + scheduled.seconds
+        return seconds

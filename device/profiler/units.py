@@ -35,7 +35,7 @@ def groups(arch: str) -> dict[str, Group]:
     """The groups of a generation by name."""
     path = configs_dir() / "profiler" / "units.toml"
     table = read_table(path, "profiler units")[arch]
-    return {name: parse_table(Group, table[name], f"{path}: {arch}.{name}", globals()) for name in table}
+    return {name: parse_table(Group, table[name], f"{path}: {arch}.{name}") for name in table}
 
 
 def switch_name(arch: str, group: str, unit: str = "") -> str:

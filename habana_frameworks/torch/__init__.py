@@ -5,6 +5,15 @@ from __future__ import annotations
 from .. import _shield
 
 with _shield.ours():
-    from . import core, distributed, hpu, utils
+    from . import activity_profiler, core, distributed, hpu, internal, low_overhead_profiler, profiler, utils
 
-__all__ = ["core", "distributed", "hpu", "utils"]
+__all__ = [
+    "activity_profiler",
+    "core",
+    "distributed",
+    "hpu",
+    "internal",
+    "low_overhead_profiler",
+    "profiler",
+    "utils",
+]

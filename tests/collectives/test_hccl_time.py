@@ -16,7 +16,7 @@ from .hccl_ranks import run_ranks
 def recorded(arrival: float) -> list[tuple[str, int, float, float, float]]:
     """Have the card's data ready at `arrival`; returns the list into which accounts go."""
     accounts: list[tuple[str, int, float, float, float]] = []
-    interop.collective_arrival = lambda: arrival  # type: ignore[assignment]
+    interop.collective_arrival = lambda operation, ranks: arrival  # type: ignore[assignment]
     interop.collective_done = lambda *account: accounts.append(account)  # type: ignore[assignment]
     return accounts
 

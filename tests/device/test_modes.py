@@ -50,8 +50,8 @@ def test_eager_mode_computes_at_once_and_compiles_no_graph(script) -> None:
         for _ in range(3):
             x = torch.ones(4, device="hpu") * 2 + 1
             assert x.cpu().tolist() == [3] * 4
-        card = current_card()
-        print(dict(metric_global("graph_compilation").stats())["TotalNumber"], card.kernels.misses, card.kernels.hits)
+        kernels = current_card().recipes.kernels
+        print(dict(metric_global("graph_compilation").stats())["TotalNumber"], kernels.misses, kernels.hits)
         """,
         PT_HPU_LAZY_MODE="0",
     )

@@ -1,26 +1,19 @@
-"""The parts of a card by themselves: descriptions, module choice, clock, memory, recipe cache, compiler, causes."""
+"""The parts of a card by themselves: module choice, shares of time, recipe cache, compiler, causes."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device.clock import Clock
-from device.compiler.compile import compile_graph, workspace_bytes
-from device.compiler.cost import compile_seconds, node_cost, transfer_seconds
-from device.compiler.lowering import Engine, lower
-from device.description import configs_dir
+from device.compiler.cost import transfer_seconds
 from device.errors import ConfigurationError
 from device.graph.causes import FIRST, explain
 from device.graph.ir import Buffer, Graph, Node, Operand, Window
-from device.memory import GRANULE, INITIAL_WORKSPACE, Hbm, aligned
 from device.modules import own_module, visible_modules
 from device.recipe_cache import RecipeCache
 from device.report import time_shares
-from device.spec import CARDS, load_card
+from device.spec import load_card
 
 GAUDI2 = load_card("gaudi2")
 
@@ -51,46 +44,6 @@ def chain(*ops: str, size: int = 4, where: str = "train.py:1") -> Graph:
         )
     buffers = [Buffer(4 * size, resident=number == 0, live=number in (0, len(ops))) for number in range(len(ops) + 1)]
     return Graph(prefix, tuple(nodes), tuple(buffers))
-
-
-class TestCardFiles:
-    @pytest.mark.parametrize("name", CARDS)
-    def test_each_card_is_described(self, name: str) -> None:
-        card = load_card(name)
-        assert card.name == name
-        assert card.hbm.pool_bytes < card.hbm.capacity_bytes
-        assert (configs_dir() / "boxes" / f"{card.box}.toml").exists()
-
-    def test_generations_in_order(self) -> None:
-        memory = [load_card(name).hbm.capacity_bytes for name in CARDS]
-        assert memory == [32 * 2**30, 96 * 2**30, 128 * 2**30]
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            (("clock_hz", "clock_mhz"), "unknown key 'clock_mhz'"),
-            (("count = 24", "count = -24"), "count must not be negative; got -24"),
-            (("count = 24", 'count = "many"'), "count must be int; got 'many'"),
-            (('product = "HL-225"', ""), "key 'product' is missing"),
-            (("[sram]", "[sram"), "not valid TOML"),
-        ],
-    )
-    def test_a_bad_file_is_named_with_its_key(self, tmp_path: Path, change: tuple[str, str], message: str) -> None:
-        text = (configs_dir() / "cards" / "gaudi2.toml").read_text()
-        path = tmp_path / "mine.toml"
-        path.write_text(text.replace(*change))
-        with pytest.raises(ConfigurationError, match=r"mine\.toml") as caught:
-            load_card(str(path))
-        assert message in str(caught.value)
-
-    def test_a_card_of_ones_own(self, tmp_path: Path) -> None:
-        path = tmp_path / "mine.toml"
-        path.write_text((configs_dir() / "cards" / "gaudi2.toml").read_text().replace("1.8e9", "2.5e9"))
-        assert load_card(str(path)).tpc.clock_hz == 2.5e9
-
-    def test_an_unknown_card_names_the_known_ones(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"unknown card 'gaudi9'.*gaudi, gaudi2, gaudi3"):
-            load_card("gaudi9")
 
 
 class TestModules:
@@ -126,46 +79,13 @@ class TestModules:
         assert own_module({}) == 0
 
 
-class TestClock:
-    def test_work_is_asynchronous_until_the_host_waits(self) -> None:
-        clock = Clock()
-        clock.work(1.0)
-        assert clock.launch(5.0) == 1.0
-        clock.work(0.5)
-        assert (clock.host, clock.stream, clock.now) == (1.5, 6.0, 6.0)
-        assert clock.launch(1.0) == 6.0  # behind what is there
-        clock.wait()
-        assert clock.host == 7.0
-        clock.advance_to(9.0)
-        assert (clock.host, clock.stream) == (9.0, 9.0)
-
+class TestShares:
     @given(st.floats(0, 10), st.floats(0, 10), st.floats(0, 10), st.floats(0, 10))
     def test_shares_add_up(self, total: float, compiling: float, collectives: float, device: float) -> None:
         shares = time_shares(total, compiling, collectives, device)
         parts = shares["host"] + shares["compile"] + shares["device"] + shares["collectives"]
         assert parts == pytest.approx(total, abs=1e-12)
         assert min(shares.values()) >= 0
-
-
-class TestHbm:
-    @given(st.lists(st.integers(1, 10**6), max_size=30))
-    def test_everything_freed_leaves_the_workspace(self, sizes: list[int]) -> None:
-        memory = Hbm(GAUDI2)
-        memory.apply([(number, size) for number, size in enumerate(sizes)])
-        assert memory.in_use == INITIAL_WORKSPACE + sum(aligned(size) for size in sizes)
-        memory.apply([(number, -size) for number, size in enumerate(sizes)])
-        assert memory.in_use == INITIAL_WORKSPACE
-        assert memory.peak == INITIAL_WORKSPACE + sum(aligned(size) for size in sizes)
-        assert (memory.allocations, memory.frees) == (len(sizes), len(sizes))
-
-    def test_shortfall_and_workspace(self) -> None:
-        memory = Hbm(GAUDI2)
-        assert memory.shortfall(memory.limit - memory.in_use) == 0
-        assert memory.shortfall(memory.limit - memory.in_use + 1) == 1
-        memory.require_workspace(10 * INITIAL_WORKSPACE + 1)
-        assert memory.workspace == 10 * INITIAL_WORKSPACE + GRANULE
-        memory.require_workspace(1)
-        assert memory.workspace == 10 * INITIAL_WORKSPACE + GRANULE  # it never shrinks
 
 
 class TestRecipeCache:
@@ -182,58 +102,7 @@ class TestRecipeCache:
         assert RecipeCache(0).capacity == 3
 
 
-class TestCompiler:
-    def test_engines(self) -> None:
-        assert lower(chain("mm").nodes[0]).engine is Engine.MME
-        assert lower(chain("convolution").nodes[0]).engine is Engine.MME
-        assert lower(chain("relu").nodes[0]).engine is Engine.TPC
-        assert lower(chain("copy_").nodes[0]).engine is Engine.DMA
-
-    def test_matrix_product_operations(self) -> None:
-        node = Node(
-            "aten::mm.out",
-            (
-                Operand("self", 0, window(64, 128)),
-                Operand("mat2", 1, window(128, 32)),
-                Operand("out", 2, window(64, 32)),
-            ),
-            (),
-            (Operand("out", 2, window(64, 32)),),
-            (),
-            "",
-            "",
-        )
-        assert lower(node).operations == 2 * 64 * 128 * 32
-        assert lower(node).nbytes == 4 * (64 * 128 + 128 * 32 + 64 * 32)
-
-    def test_big_products_come_near_the_measured_rate(self) -> None:
-        sides = window(8192, 8192, dtype="BFloat16")
-        node = Node(
-            "aten::mm",
-            (Operand("self", 0, sides), Operand("mat2", 1, sides)),
-            (Operand("out0", 2, sides),),
-            (),
-            (),
-            "",
-            "",
-        )
-        cost = node_cost(lower(node), GAUDI2)
-        rate = 2 * 8192**3 / cost.seconds
-        assert cost.bound == "compute"
-        assert rate == pytest.approx(423.9e12, rel=0.1)  # measured, NAVER Cloud
-
-    def test_workspace_is_reused(self) -> None:
-        assert workspace_bytes(chain("relu", "relu", size=1000)) == aligned(4000)
-        assert workspace_bytes(chain("relu", "relu", "relu", "relu", "relu", size=1000)) == 2 * aligned(4000)
-
-    def test_recipe(self) -> None:
-        recipe = compile_graph(chain("relu", "sigmoid", size=1024), GAUDI2, 5)
-        assert recipe.name.startswith("graph_5_")
-        assert recipe.output_bytes == 4096
-        assert [node.start for node in recipe.nodes] == [0.0, recipe.nodes[0].seconds]
-        assert recipe.seconds == sum(node.seconds for node in recipe.nodes)
-        assert recipe.compile_seconds == compile_seconds(2, GAUDI2)
-
+class TestTransfers:
     def test_transfers_have_latency_and_bandwidth(self) -> None:
         assert transfer_seconds(0, GAUDI2) == GAUDI2.pcie.latency_s
         assert transfer_seconds(25 * 10**9, GAUDI2) == pytest.approx(1.0 + GAUDI2.pcie.latency_s)

@@ -147,3 +147,25 @@ assert torch.allclose(torch.linalg.eigvalsh(a.to("hpu")).cpu(), torch.linalg.eig
 def test_an_operator_can_be_placed_on_the_host(report) -> None:
     found = report('(torch.ones(3).to("hpu").sigmoid()).cpu()', PT_HPU_PLACE_ON_CPU="sigmoid")
     assert found["cpu_fallback"]["total"] == 1
+
+
+@pytest.mark.parametrize(("allowed", "total"), [("", 1), ("_linalg_eigh", 1), ("none", None), ("sigmoid", None)])
+def test_where_the_fallback_is_limited_an_operator_that_the_card_lacks_is_an_error(
+    script, allowed: str, total: int | None
+) -> None:  # type: ignore[no-untyped-def]
+    done = script(
+        """
+        import torch, habana_frameworks.torch.core
+        from device.card import current_card
+        try:
+            torch.linalg.eigvalsh(torch.eye(2).to("hpu"))
+        except RuntimeError as error:
+            print(error)
+        print(torch.ones(2).to("hpu").sum().item(), current_card().report()["cpu_fallback"]["total"])
+        """,
+        PT_HPU_PLACE_ON_CPU=allowed,
+    )
+    if total is None:
+        assert "aten::_linalg_eigh.eigenvalues is not an operator of the card" in done.stdout
+        assert f"PT_HPU_PLACE_ON_CPU='{allowed}'" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"2.0 {total or 0}"

@@ -266,7 +266,7 @@ def test_max_compound_op_size_ends_graphs(script) -> None:
         x = torch.ones(3).to("hpu")
         for _ in range(10):
             x = x + 1
-        print(current_card().recipes.hits + current_card().recipes.misses, x.tolist())
+        print(current_card().recipes.graphs.hits + current_card().recipes.graphs.misses, x.tolist())
         """,
         PT_HPU_MAX_COMPOUND_OP_SIZE="4",
     )

@@ -22,7 +22,7 @@ from hpucluster.outcome import Outcome
 from hpucluster.placement import available_cores, rank_environment, threads_per_rank
 from hpucluster.report import build_report, unused_card, write_json
 from hpucluster.signals import SignalWatch
-from hpucluster.snapshots import SnapshotBoard, live_snapshot
+from hpucluster.snapshots import SnapshotBoard
 
 
 def make_job(**changes: object) -> Job:
@@ -115,6 +115,7 @@ def test_environment_of_a_rank() -> None:
         "HABANA_VISIBLE_MODULES": "2,5",
         "HPUCLUSTER_CARD": "gaudi2",
         "HPUCLUSTER_NUMERICS": "on",
+        "HPUCLUSTER_HOST_TIME": "modelled",
         "OMP_NUM_THREADS": "1",
         "HPUCLUSTER_JOB_ID": "77-abc",
     }
@@ -192,15 +193,13 @@ def test_signals_are_recorded_while_watched() -> None:
 # ---- report
 
 
-def test_report_keeps_modelled_and_measured_apart(tmp_path: Path) -> None:
+def test_report_does_not_depend_on_this_machine(tmp_path: Path) -> None:
     job = make_job()
     board = SnapshotBoard(2)
     outcome = Outcome(status=0, failure=None, interrupted=None, wall_clock={"ray": 1.23456})
     report = build_report(job, board, outcome)
     assert [card["module"] for card in report["cards"]] == [2, 5]
-    assert report["wall_clock"] == {"ray": 1.235}
-    slower = build_report(job, board, Outcome(0, None, None, {"ray": 99.0}))
-    assert {**report, "wall_clock": None} == {**slower, "wall_clock": None}
+    assert report == build_report(job, board, Outcome(0, None, None, {"ray": 99.0}))
     path = tmp_path / "run.json"
     write_json(str(path), report)
     assert json.loads(path.read_text()) == report
@@ -223,11 +222,6 @@ def test_unwritable_report_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_json(str(tmp_path / "taken"), {})
     assert os.listdir(tmp_path) == ["taken"]
-
-
-def test_live_snapshot_sums_the_compilations_up() -> None:
-    report = {"steps": 3, "compilations": [{"seconds": 0.25}, {"seconds": 0.5}]}
-    assert live_snapshot(report) == {"steps": 3, "compile_seconds": 0.75}
 
 
 # ---- cards that cannot start

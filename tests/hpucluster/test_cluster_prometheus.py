@@ -157,6 +157,18 @@ def test_prometheus_answers_every_query_of_the_dashboard(prometheus: str, query:
 
 
 @pytest.mark.slow
+def test_live_job_tells_what_dashboards_ask_for(live_job: int) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{live_job}/metrics", timeout=5) as answer:
+        found = {line.partition("{")[0] for line in answer.read().decode().splitlines() if not line.startswith("#")}
+    names = (
+        "clock_soc_max_mhz clock_soc_mhz energy memory_free_bytes memory_total_bytes memory_used_bytes nic_port_status"
+        " pci_link_speed pci_link_width pcie_rx pcie_tx power_default_limit_mW power_mW temperature_onboard"
+        " temperature_onchip utilization"
+    )
+    assert {f"habanalabs_{name}" for name in names.split()} <= found
+
+
+@pytest.mark.slow
 def test_prometheus_finds_no_fault_with_the_target(prometheus: str) -> None:
     (target,) = ask(f"{prometheus}/api/v1/targets")["data"]["activeTargets"]
     assert (target["health"], target["lastError"], target["labels"]["job"]) == ("up", "", "hpucluster")

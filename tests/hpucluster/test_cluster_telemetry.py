@@ -39,16 +39,44 @@ OWN = {
     "hpucluster_collective_wait_seconds_total": 0.0625,
 }
 
+# The driver's view: 768 MiB of the firmware and the pool of 1000 bytes.
+USED = 768 * 2**20 + 1000
+# 1 s of modelled time, MME busy for 0.25 s: 90 W idle + 510 W x 0.55 x 0.25. At 600 W, 46 and 25 C more than idle.
+WATTS = 90 + 510 * 0.1375
+
 EXPORTER = {
     "habanalabs_memory_total_bytes": SPEC.hbm.capacity_bytes,
-    "habanalabs_memory_used_bytes": 300,
-    "habanalabs_memory_free_bytes": SPEC.hbm.capacity_bytes - 300,
+    "habanalabs_memory_used_bytes": USED,
+    "habanalabs_memory_free_bytes": SPEC.hbm.capacity_bytes - USED,
     "habanalabs_utilization": 25.0,
     "habanalabs_clock_soc_max_mhz": SPEC.tpc.clock_hz / 1e6,
     "habanalabs_clock_soc_mhz": SPEC.tpc.clock_hz / 1e6,
     "habanalabs_power_default_limit_mW": SPEC.power.limit_w * 1000,
     "accelerator_memory_total_bytes": SPEC.hbm.capacity_bytes,
-    "accelerator_memory_used_bytes": 300,
+    "habanalabs_power_mW": 1000 * WATTS,
+    "habanalabs_energy": 1000 * WATTS * 1.0,
+    "habanalabs_temperature_onchip": 29 + 46 * 0.1375,
+    "habanalabs_temperature_onboard": 30 + 25 * 0.1375,
+    "habanalabs_temperature_threshold_gpu": SPEC.power.threshold_gpu_c,
+    "habanalabs_temperature_threshold_memory": SPEC.power.threshold_memory_c,
+    "habanalabs_temperature_threshold_slowdown": SPEC.power.threshold_slowdown_c,
+    "habanalabs_temperature_threshold_shutdown": SPEC.power.threshold_shutdown_c,
+    "habanalabs_pci_link_speed": 16,
+    "habanalabs_pci_link_width": 16,
+    "habanalabs_pcie_rx": 2048,
+    "habanalabs_pcie_tx": 1024,
+    "habanalabs_pcie_receive_throughput": 2.0,
+    "habanalabs_pcie_transmit_throughput": 1.0,
+    "habanalabs_pcie_replay_count": 0,
+    "habanalabs_ecc_feature_mode": 1,
+    "habanalabs_pending_rows_state": 0,
+    "habanalabs_pending_rows_with_single_bit_ecc_errors": 0,
+    "habanalabs_pending_rows_with_double_bit_ecc_errors": 0,
+    "habanalabs_device_config": 1,
+    "accelerator_memory_used_bytes": USED,
+    "accelerator_memory_clock_hertz": 18000000,
+    "accelerator_power_usage_watts": WATTS,
+    "accelerator_temperature_celcius": 29 + 46 * 0.1375,
     "accelerator_gpu_utilization": 25.0,
     "accelerator_sm_clock_hertz": SPEC.tpc.clock_hz,
 }
@@ -69,6 +97,8 @@ def snapshot(module: int) -> Snapshot:
         "time": {"total": 1.0, "host": 0.1, "compile": 0.5, "device": 0.3, "collectives": 0.1, "step": 0.002},
         "collectives": {"count": 10, "bytes": 4096, "seconds": 0.125, "waited": 0.0625},
         "utilization": 0.25,
+        "engines": {"MME": 0.25, "TPC": 0.0},
+        "pcie": {"received": 2048, "sent": 1024},
     }
 
 
@@ -102,7 +132,7 @@ def test_value_of_a_used_card(samples: Any, name: str, value: float) -> None:
 
 
 def test_no_other_metrics(samples: Any) -> None:
-    assert set(samples) == {*OWN, *EXPORTER, "hpucluster_time_seconds_total"}
+    assert set(samples) == {*OWN, *EXPORTER, "hpucluster_time_seconds_total", "habanalabs_nic_port_status"}
 
 
 def test_labels(samples: Any) -> None:
@@ -110,6 +140,7 @@ def test_labels(samples: Any) -> None:
     labels = samples["habanalabs_utilization"][1][0]
     assert labels["id"] == "5" and labels["device"] == "accel5" and labels["rank"] == "1"
     assert labels["UUID"] != samples["habanalabs_utilization"][0][0]["UUID"]
+    assert labels["driver"] == "1.19.0-emulated" and "hl-gaudi2-1.19.0-fw-57.2.4" in labels["fit"]
     assert set(labels) >= {
         "Serial",
         "UUID",
@@ -132,8 +163,51 @@ def test_time_adds_up(samples: Any) -> None:
 
 def test_unused_card_shows_its_memory_and_zeros(samples: Any) -> None:
     assert samples["hpucluster_memory_limit_bytes"][0][1] == SPEC.hbm.pool_bytes
-    assert samples["habanalabs_memory_free_bytes"][0][1] == SPEC.hbm.capacity_bytes
+    assert samples["habanalabs_memory_used_bytes"][0][1] == 768 * 2**20
     assert samples["hpucluster_steps_total"][0][1] == 0
+    assert samples["habanalabs_energy"][0][1] == 0
+    assert samples["habanalabs_power_mW"][0][1] == pytest.approx(90000)
+    assert samples["habanalabs_temperature_onchip"][0][1] == pytest.approx(29)
+
+
+def test_used_and_free_memory_add_up(samples: Any) -> None:
+    for (_, total), (_, used), (_, free) in zip(
+        *(samples[f"habanalabs_memory_{what}_bytes"] for what in ("total", "used", "free")), strict=True
+    ):
+        assert used + free == total
+
+
+def test_a_pool_may_be_larger_than_what_the_firmware_leaves() -> None:
+    board = SnapshotBoard(1)
+    board.put(0, {**snapshot(0), "memory": {**snapshot(0)["memory"], "limit": SPEC.hbm.capacity_bytes}})
+    found = parse(generate_latest(build_registry([CardIdentity(0, 0, SPEC)], board)).decode())
+    assert found["habanalabs_memory_free_bytes"][0][1] == 0
+
+
+def test_every_port_has_a_series(samples: Any) -> None:
+    ports = [labels for labels, value in samples["habanalabs_nic_port_status"] if value == 1 and labels["rank"] == "1"]
+    assert [int(labels["port"]) for labels in ports] == list(range(24))
+    assert [labels["port"] for labels in ports if labels["port_type"] == "external"] == ["8", "22", "23"]
+
+
+def test_a_report_without_engines_and_pcie_counters_will_do() -> None:
+    board = SnapshotBoard(1)
+    old = {key: value for key, value in snapshot(0).items() if key not in ("engines", "pcie")}
+    board.put(0, old)
+    found = parse(generate_latest(build_registry([CardIdentity(0, 0, SPEC)], board)).decode())
+    assert found["habanalabs_power_mW"][0][1] == pytest.approx(1000 * (90 + 510 * 0.25))
+    assert found["habanalabs_pcie_rx"][0][1] == 0
+
+
+def test_energy_never_falls() -> None:
+    board = SnapshotBoard(1)
+    registry = build_registry([CardIdentity(0, 0, SPEC)], board)
+    seen = []
+    for seconds, busy in ((0.0, 0.0), (0.5, 0.5), (3.0, 0.5), (3.0, 1.0), (3.5, 1.0)):
+        now = snapshot(0)
+        board.put(0, {**now, "time": {**now["time"], "total": seconds}, "engines": {"MME": busy}})
+        seen.append(parse(generate_latest(registry).decode())["habanalabs_energy"][0][1])
+    assert seen == sorted(seen) and seen[0] == 0 and seen[-1] == pytest.approx(1000 * (90 * 3.5 + 510 * 0.55))
 
 
 def test_series_keep_their_labels_when_the_card_is_first_used(board: SnapshotBoard) -> None:

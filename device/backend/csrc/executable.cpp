@@ -200,6 +200,7 @@ void Executable::abandon(Recording& recording) {
 }
 
 void Executable::run(Recording& recording) {
+  Inside inside;
   pybind11::gil_scoped_release no_gil;
   turnstile().enter(recording.ticket);
   struct Leave {

@@ -62,6 +62,8 @@ at::Tensor to_card(const at::Tensor& result, int64_t* nbytes) {
 void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   call_flush(info.name.c_str());
   settle();
+  Inside inside;
+  int64_t read = 0;
   std::vector<c10::IValue> arguments;
   for (const auto& value : torch::jit::last(*stack, info.arguments)) arguments.push_back(value);
   torch::jit::Stack host;
@@ -71,6 +73,7 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
     if (value.isTensor() && value.toTensor().defined()) {
       key.mix(static_cast<uint64_t>(value.toTensor().scalar_type()));
       for (auto size : value.toTensor().sizes()) key.mix(static_cast<uint64_t>(size));
+      if (on_card(value.toTensor())) read += static_cast<int64_t>(value.toTensor().nbytes());
     }
   }
   // An out= tensor may be resized: let the operator fill one of its own, and move that in.
@@ -121,7 +124,7 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
     if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().type() == kHpu)
       require_residency(value.toTensor());
   key.mix(static_cast<uint64_t>(nbytes));
-  call_immediate(info, key, nbytes);
+  call_immediate(info, key, read, nbytes);
 }
 
 }  // namespace hpu

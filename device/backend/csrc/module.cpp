@@ -141,8 +141,8 @@ void call_transfer(const char* direction, const at::Tensor& side, int64_t nbytes
   callbacks().transfer(direction, nbytes, pinned, non_blocking, block.address, block.epoch,
                        c10::toString(side.scalar_type()), py::tuple(py::cast(side.sizes().vec())));
 }
-void call_immediate(const OpInfo& info, const Hash& key, int64_t nbytes) {
-  callbacks().immediate(info.name, key.hex(), nbytes, info.run == OpInfo::Run::HostFallback);
+void call_immediate(const OpInfo& info, const Hash& key, int64_t read, int64_t written) {
+  callbacks().immediate(info.name, key.hex(), read, written, info.run == OpInfo::Run::HostFallback);
 }
 void call_recorded() { callbacks().recorded(); }
 std::string call_locate() { return callbacks().locate().cast<std::string>(); }
@@ -182,6 +182,8 @@ PYBIND11_MODULE(_bridge, module) {
 
   module.def("set_callbacks", &set_callbacks, py::arg("flush"), py::arg("transfer"), py::arg("immediate"),
              py::arg("recorded"), py::arg("locate"));
+  module.def("measure_inside", &measure_inside);
+  module.def("inside_seconds", &inside_seconds);
   module.def("take", &take);
   module.def("recorded", [] { return current().nodes.size(); });
   module.def("notify_after", &notify_after);

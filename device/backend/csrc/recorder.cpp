@@ -247,6 +247,7 @@ void record(OpInfo& info, torch::jit::Stack* stack) {
 }
 
 void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Inside inside;
   Gil gil;
   record(op_info(op), stack);
 }

@@ -168,11 +168,20 @@ void require_residency(const at::Tensor& tensor);
 void call_flush(const char* reason);
 // `side`: the tensor on the card; `pinned`: the host's side is page-locked.
 void call_transfer(const char* direction, const at::Tensor& side, int64_t nbytes, bool pinned, bool non_blocking);
-void call_immediate(const OpInfo& info, const Hash& key, int64_t nbytes);
+void call_immediate(const OpInfo& info, const Hash& key, int64_t read, int64_t written);
 void call_recorded();
 std::string call_locate();
 bool record_notifies();
 void notify_after(size_t nodes);  // call_recorded once a graph has that many nodes; 0: never
+
+// Time spent in the bridge, recording, replaying or copying, while that is measured: what is not the user's own code.
+struct Inside {
+  Inside();
+  ~Inside();
+  Inside(const Inside&) = delete;
+};
+void measure_inside(bool on);
+double inside_seconds();
 
 struct Gil {
   Gil();

@@ -31,6 +31,7 @@ void card_to_card(const at::Tensor& source, const at::Tensor& destination) {
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  Inside inside;
   Gil gil;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -49,6 +50,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destin
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
+  Inside inside;
   Gil gil;
   call_flush("item");
   call_transfer("d2h", self, static_cast<int64_t>(self.itemsize()), true, false);

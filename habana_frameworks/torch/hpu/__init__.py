@@ -6,7 +6,7 @@ import sys
 
 from device.backend import registration
 
-from . import metrics, random
+from . import graphs, metrics, random
 from .devices import _get_device_index as _get_device_index
 from .devices import _is_in_bad_fork as _is_in_bad_fork
 from .devices import _lazy_init as _lazy_init
@@ -28,6 +28,17 @@ from .devices import (
     is_initialized,
     set_device,
     synchronize,
+)
+from .dynamic_shapes import disable_dynamic_shape, enable_dynamic_shape, get_dynamic_shape_status
+from .graphs import (
+    CachedParams,
+    HPUGraph,
+    copy_to,
+    graph,
+    input_hash,
+    is_current_stream_capturing,
+    wrap_in_hpu_graph,
+    wrap_in_hpu_graph_func,
 )
 from .memory import (
     max_memory_allocated,
@@ -73,10 +84,13 @@ def __getattr__(name: str) -> bool:
 
 
 __all__ = [
+    "CachedParams",
     "Event",
+    "HPUGraph",
     "Stream",
     "StreamContext",
     "can_device_access_peer",
+    "copy_to",
     "current_device",
     "current_stream",
     "default_generators",
@@ -84,18 +98,25 @@ __all__ = [
     "device",
     "device_count",
     "device_of",
+    "disable_dynamic_shape",
+    "enable_dynamic_shape",
     "get_amp_supported_dtype",
     "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_dynamic_shape_status",
     "get_gencode_flags",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graphs",
     "init",
     "initial_seed",
+    "input_hash",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -119,4 +140,6 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "wrap_in_hpu_graph",
+    "wrap_in_hpu_graph_func",
 ]

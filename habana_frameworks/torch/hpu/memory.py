@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from device.backend import runtime
 from device.memory import Hbm
 
@@ -14,20 +16,12 @@ def _memory(device: DeviceLike) -> Hbm:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Limit, use, peak and counts of the pool."""
-    memory = _memory(device)
-    return {
-        "Limit": memory.limit,
-        "InUse": memory.in_use,
-        "MaxInUse": memory.peak,
-        "NumAllocs": memory.allocations,
-        "NumFrees": memory.frees,
-        "ActiveAllocs": memory.allocations - memory.frees,
-        "MaxAllocSize": memory.largest,
-        "TotalSystemAllocs": memory.lifetime_allocations,
-        "TotalSystemFrees": memory.lifetime_frees,
-        "TotalActiveAllocs": memory.lifetime_allocations - memory.lifetime_frees,
-    }
+    """Limit, use, peak and counts of the pool.
+
+    Raises:
+        AssertionError: not a card of this process; so do all functions here.
+    """
+    return _memory(device).statistics.as_dict()
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
@@ -55,6 +49,18 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
     return _memory(device).limit
 
 
+def memory_cached(device: DeviceLike = None) -> int:
+    """The old name of `memory_reserved`."""
+    warnings.warn("torch.hpu.memory_cached is now torch.hpu.memory_reserved", FutureWarning, stacklevel=2)
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    """The old name of `max_memory_reserved`."""
+    warnings.warn("torch.hpu.max_memory_cached is now torch.hpu.max_memory_reserved", FutureWarning, stacklevel=2)
+    return max_memory_reserved(device)
+
+
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """(free, total) bytes of the pool."""
     memory = _memory(device)
@@ -67,25 +73,30 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Counts of allocations and frees start anew; what is allocated stays counted."""
+    """NumAllocs, NumFrees, MaxAllocSize and the peak start anew; the totals of the process go on."""
     _memory(device).reset_accumulated()
 
 
-def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+def memory_summary(device: DeviceLike = None) -> str:
     """The statistics as a table."""
-    index = _get_device_index(device)
-    stats = memory_stats(device)
-    rows = [
-        ("Limit (GB)", f"{stats['Limit'] / 2**30:.2f}"),
-        ("InUse (MB)", f"{stats['InUse'] / 2**20:.2f}"),
-        ("MaxInUse (MB)", f"{stats['MaxInUse'] / 2**20:.2f}"),
-        ("NumAllocs", str(stats["NumAllocs"])),
-        ("NumFrees", str(stats["NumFrees"])),
-        ("MaxAllocSize (MB)", f"{stats['MaxAllocSize'] / 2**20:.2f}"),
-        ("ActiveAllocs", str(stats["ActiveAllocs"])),
-    ]
-    edge = "|" + "=" * 52 + "|"
-    title = f" PyTorch HPU memory summary, device ID {index}"
-    lines = [edge, f"|{title:<52}|", "|" + "-" * 52 + "|"]
-    lines += [f"|{label:>20} {value:<31}|" for label, value in rows]
-    return "\n".join([*lines, edge])
+    return _title(_get_device_index(device)) + _memory(device).statistics.summary()
+
+
+def _title(index: int) -> str:
+    lines = ("=" * 52, f" {'':5} PyTorch HPU memory summary, device ID {index:<6d} ", "-" * 52)
+    return "".join(f"|{line}|\n" for line in lines)
+
+
+def _extended_memory_summary_dict(device: DeviceLike = None) -> dict[str, int]:
+    """The statistics with persistent bytes and workspace apart, and the largest block that is free."""
+    memory = _memory(device)
+    return memory.statistics.extended(memory.largest_free)
+
+
+def _extended_memory_summary(device: DeviceLike = None) -> str:
+    """`_extended_memory_summary_dict` as a table."""
+    lines = []
+    for name, value in _extended_memory_summary_dict(device).items():
+        text = "" if name in ("num_allocs", "num_free", "active_allocs") else f"{value} ({value / 2**30:.2f}) GB"
+        lines.append(f"  {name}:{text:>{49 - len(name)}}  \n")
+    return _title(0) + "".join(lines)

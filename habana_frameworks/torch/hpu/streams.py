@@ -1,7 +1,7 @@
 """Streams and events in modelled time.
 
-A first model: all streams share the card's one line of work, so an event marks how far that had come when it was
-recorded.
+A stream orders work; two streams share the card's compute engines and overlap with copies. An event is a mark in a
+stream: it knows the modelled moment at which all that the stream had so far has ended.
 """
 
 from __future__ import annotations
@@ -34,12 +34,16 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for the stream's work."""
-        runtime.card().flush_and_wait("synchronize")
+        card = runtime.card()
+        card.flush("Stream.synchronize")
+        card.join()
+        card.timeline.wait_stream(self.stream_id)
 
     def query(self) -> bool:
-        """Whether all work is done: flushes, and numbers are then computed."""
-        runtime.card().flush("Stream.query")
-        return True
+        """Whether all its work has ended in modelled time. Flushes; asking takes the host a moment, too."""
+        card = runtime.card()
+        card.flush("Stream.query")
+        return card.timeline.poll_stream(self.stream_id)
 
     def wait_event(self, event: Event) -> None:
         """Work from here on starts after `event`."""
@@ -47,7 +51,7 @@ class Stream:
 
     def wait_stream(self, stream: Stream) -> None:
         """Work from here on starts after what `stream` has."""
-        runtime.card().flush("Stream.wait_stream")
+        self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record an event here; a new one where none is given."""
@@ -70,25 +74,34 @@ class Event:
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.enable_timing = enable_timing
-        self._moment: float | None = None
+        self._mark: int | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Mark the end of all work so far."""
+        """Mark the end of all work that the stream (default: the current one) has so far."""
         card = runtime.card()
         card.flush("Event.record")
-        self._moment = card.clock.now
+        self._mark = card.timeline.mark((stream or _current).stream_id)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Later work starts after the mark; with one line of work it does so anyway."""
-        runtime.card().flush("Event.wait")
+        """Later work of the stream (default: the current one) starts after the mark, if there is one."""
+        card = runtime.card()
+        card.flush("Event.wait")
+        if self._mark is not None:
+            card.timeline.stream_after((stream or _current).stream_id, self._mark)
 
     def query(self) -> bool:
-        """Whether the mark was reached."""
-        return True
+        """Whether the mark was reached in modelled time. Flushes; asking takes the host a moment, too."""
+        card = runtime.card()
+        card.flush("Event.query")
+        return self._mark is None or card.timeline.poll_mark(self._mark)
 
     def synchronize(self) -> None:
         """Wait for the mark."""
-        runtime.card().flush_and_wait("synchronize")
+        card = runtime.card()
+        card.flush("Event.synchronize")
+        card.join()
+        if self._mark is not None:
+            card.timeline.host_after(self._mark)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Modelled milliseconds from this event to `end_event`.
@@ -96,13 +109,15 @@ class Event:
         Raises:
             RuntimeError: one of them was not recorded, or was made without `enable_timing`.
         """
+        moments = []
         for event, name in ((self, "start"), (end_event, "end")):
-            if event._moment is None:
+            if event._mark is None:
                 raise RuntimeError(f"the {name} event was not recorded; call record() before elapsed_time()")
             if not event.enable_timing:
                 raise RuntimeError(f"the {name} event has no time; make it with Event(enable_timing=True)")
-        assert self._moment is not None and end_event._moment is not None
-        return (end_event._moment - self._moment) * 1e3
+            moments.append(runtime.card().timeline.moment(event._mark))
+        start, end = moments
+        return (end - start) * 1e3
 
 
 _default = Stream(stream_id=0)
@@ -123,7 +138,9 @@ def set_stream(stream: Stream) -> None:
     """Choose the stream for what follows."""
     global _current
     if stream is not None and stream != _current:
-        runtime.card().flush("stream switch")
+        card = runtime.card()
+        card.flush("stream switch")
+        card.stream = stream.stream_id
         _current = stream
 
 

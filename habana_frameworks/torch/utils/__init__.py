@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import event_dispatcher, internal
+from . import event_dispatcher, internal, profiler
 
-__all__ = ["event_dispatcher", "internal"]
+__all__ = ["event_dispatcher", "internal", "profiler"]

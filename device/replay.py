@@ -1,0 +1,235 @@
+"""A run's log, played on a card's timeline: what the same run would have taken on another card.
+
+Programs are placed on the card again, compilations take what its compiler would, and the host and the copies what
+its description says. Left out: that the script might have done something else (another batch), what another card
+would keep in its SRAM when it comes to the peak of memory, and recipes that came from a disk cache, which come from one
+again.
+
+A collective needs the other ranks: `run` stops there, and goes on with the moment at which it ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from .compiler.compile import place
+from .compiler.program import Program
+from .compiler.recipe import Recipe
+from .compiler.recipe_document import DocumentError, programs_of
+from .description import parse_table
+from .errors import ConfigurationError
+from .journal import Journal
+from .report import time_shares
+from .run_log import FORMAT
+from .spec import CardSpec
+from .timeline import COMPUTE, Timeline
+
+# What the calls in a log take. "end_step" is the log's own; "arrive" begins what a later "collective" ends.
+_ARGUMENTS: dict[str, tuple[type, ...]] = {
+    "record": (int,),
+    "user": (float,),
+    "hand_over": (),
+    "compile": (str,),
+    "launch": (str, int, tuple),
+    "eager": (str, int, tuple),
+    "replay": (tuple, int, tuple),
+    "copy": (str, int, bool, bool, tuple),
+    "join": (),
+    "wait": (),
+    "wait_stream": (int,),
+    "poll": (),
+    "mark": (int,),
+    "stream_after": (int, int),
+    "host_after": (int,),
+    "fallback": (int, int),
+    "arrive": (str, tuple),
+    "collective": (str, int, tuple),
+    "end_step": (),
+}
+
+
+class LogError(ValueError):
+    """A log cannot be replayed: damaged, or of another version. The message names the place."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run's log, read and checked."""
+
+    card: CardSpec
+    launch_thread: bool
+    truncated: bool
+    programs: dict[str, Program]
+    eager: frozenset[str]
+    segments: list[list[tuple[Any, ...]]]
+    sequence: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """This card's part of a collective of `ranks`, and when its data was ready.
+
+    `nbytes` is None at its beginning, which takes no time, and its size where the card waits for its end.
+    """
+
+    operation: str
+    ranks: tuple[int, ...]
+    moment: float
+    nbytes: int | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """When a collective ends, after how many seconds of waiting for the slowest rank."""
+
+    moment: float
+    waited: float
+
+
+def read_record(document: Any) -> Record:
+    """The record in a log's document.
+
+    Raises:
+        LogError: it is no such document, or damaged; the place is named.
+    """
+    if not isinstance(document, dict):
+        raise LogError(f"expected an object, got {document!r:.60}")
+    if document.get("format") != FORMAT:
+        raise LogError(f"format: expected {FORMAT}, got {document.get('format')!r}")
+    try:
+        card: CardSpec = parse_table(CardSpec, document["card"], "card")
+        programs = programs_of(document["recipes"])
+        calls = [_call(plain, f"calls[{number}]") for number, plain in enumerate(document["calls"])]
+        segments = [[calls[number] for number in numbers] for numbers in document["segments"]]
+        sequence = [(int(number), int(count)) for number, count in document["sequence"]]
+        if any(not 0 <= number < len(segments) or count < 0 for number, count in sequence):
+            raise LogError("sequence: names a segment that is not there")
+        return Record(
+            card,
+            bool(document["launch_thread"]),
+            bool(document["truncated"]),
+            programs,
+            frozenset(document["eager"]),
+            segments,
+            sequence,
+        )
+    except KeyError as error:
+        raise LogError(f"{error.args[0]}: missing") from error
+    except (ConfigurationError, DocumentError) as error:
+        raise LogError(str(error)) from error
+    except (TypeError, IndexError, AttributeError) as error:
+        raise LogError(f"calls, segments or sequence: {error}") from error
+
+
+def _call(plain: Any, where: str) -> tuple[Any, ...]:
+    parts = plain if isinstance(plain, list) and plain and isinstance(plain[0], str) else [""]
+    name, values = parts[0], tuple(tuple(value) if isinstance(value, list) else value for value in parts[1:])
+    kinds = _ARGUMENTS.get(name)
+    if kinds is None or not _fit(values, kinds):
+        raise LogError(f"{where}: {plain!r:.60} is no call of a timeline")
+    return (name, *values)
+
+
+def _fit(values: tuple[Any, ...], kinds: tuple[type, ...]) -> bool:
+    return len(values) == len(kinds) and all(
+        type(value) is kind or (kind is float and type(value) is int) for value, kind in zip(values, kinds, strict=True)
+    )
+
+
+class CardReplay:
+    """A record on a card. `run()` to the end, then `figures()` and `recipes`."""
+
+    def __init__(self, record: Record, spec: CardSpec) -> None:
+        self.record = record
+        self.spec = spec
+        self.timeline = Timeline(spec, record.launch_thread)
+        self.journal = Journal()
+        self.recipes: dict[str, Recipe] = {}
+        self.launches: Counter[str] = Counter()
+        self._open: dict[tuple[str, tuple[int, ...]], list[float]] = defaultdict(list)
+
+    def run(self) -> Generator[Meeting, End | None, None]:
+        """Play the record; yields each collective's beginning (send None) and its end (send the `End`)."""
+        for number, count in self.record.sequence:
+            segment = self.record.segments[number]
+            for _ in range(count):
+                for call in segment:
+                    name = call[0]
+                    if name == "arrive":
+                        yield self._arrive(*call[1:])
+                    elif name == "collective":
+                        yield from self._collective(*call[1:])
+                    else:
+                        self._play(name, call[1:])
+
+    def _play(self, name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "compile":
+            recipe = self._recipe(arguments[0])
+            is_eager = arguments[0] in self.record.eager
+            self.timeline.compile(recipe.name, self.spec.compile.eager_s if is_eager else recipe.compile_seconds)
+        elif name == "end_step":
+            self.journal.end_step(self.timeline.now)
+        else:
+            if name in ("launch", "eager", "replay"):
+                for launched in arguments[0] if name == "replay" else arguments[:1]:
+                    self.launches[self._recipe(launched).name] += 1
+            getattr(self.timeline, name)(*arguments)
+
+    def _recipe(self, name: str) -> Recipe:
+        recipe = self.recipes.get(name)
+        if recipe is None:
+            program = self.record.programs.get(name)
+            if program is None:
+                raise LogError(f"recipes: {name} is launched, and there is no program of it")
+            recipe = self.recipes[name] = place(program, self.spec, name, "")
+            self.timeline.learn(name, recipe.seconds)
+        return recipe
+
+    def _arrive(self, operation: str, ranks: tuple[int, ...]) -> Meeting:
+        meeting = Meeting(operation, ranks, self.timeline.now)
+        self._open[_line(operation), ranks].append(meeting.moment)
+        return meeting
+
+    def _collective(self, operation: str, nbytes: int, ranks: tuple[int, ...]) -> Generator[Meeting, End | None, None]:
+        arrivals = self._open[_line(operation), ranks]
+        if not arrivals:
+            yield self._arrive(operation, ranks)
+        begin = arrivals.pop(0)
+        end = yield Meeting(operation, ranks, begin, nbytes)
+        assert end is not None
+        self.timeline.collective(operation, nbytes, ranks, begin, end.moment, end.waited)
+        self.journal.collectives += 1
+        self.journal.collective_bytes += nbytes
+        self.journal.collective_seconds += end.moment - begin
+        self.journal.collective_waited += end.waited
+
+    def figures(self) -> dict[str, Any]:
+        """What a card's report says of time, in modelled seconds, and how many steps there were."""
+        timeline, journal = self.timeline, self.journal
+        shares = time_shares(timeline.now, timeline.compiling, journal.collective_seconds, timeline.busy[COMPUTE])
+        return {
+            "card": self.spec.name,
+            "steps": journal.steps,
+            "time": {**shares, "step": journal.step_seconds()},
+            "device_seconds": timeline.busy[COMPUTE],
+            "compile_seconds": timeline.compiling,
+            "collectives": {
+                "count": journal.collectives,
+                "bytes": journal.collective_bytes,
+                "seconds": journal.collective_seconds,
+                "waited": journal.collective_waited,
+            },
+        }
+
+
+def _line(operation: str) -> str:
+    """What ends in the order in which it began: a group's collectives, messages sent, messages received."""
+    return operation if is_message(operation) else "collective"
+
+
+def is_message(operation: str) -> bool:
+    """Whether it is one of point to point; then `ranks` are both sides, in order."""
+    return operation in ("send", "recv")

@@ -1,0 +1,62 @@
+"""What lies in the card's memory as graphs end: the bridge's events brought to the pool, and a pool that is full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import modules
+from .events import EventId, dispatcher
+from .graph.ir import Graph
+from .memory import COPIES, Hbm
+from .memory.out_of_memory import out_of_memory_error
+from .recipes import Recipes
+from .timeline import Timeline
+
+
+class Residency:
+    """Keeps the pool of one card in step with the storages of this process."""
+
+    def __init__(self, memory: Hbm, bridge: Any, timeline: Timeline, recipes: Recipes) -> None:
+        self.memory = memory
+        self._bridge = bridge
+        self._timeline = timeline
+        self._recipes = recipes
+
+    def sync(self) -> Hbm:
+        """The pool as of now. For the thread that uses the card: another would take a graph's events from it."""
+        self.memory.apply(self._bridge.drain_memory_events())
+        return self.memory
+
+    def reserve(
+        self, reason: str, recording: Any = None, origin: str = COPIES, workspace: int = 0, graph: Graph | None = None
+    ) -> None:
+        """Make room for what has become resident, and for a workspace, before `reason` runs.
+
+        Args:
+            reason: what needs it, for messages.
+            recording: the graph that has ended, if it is one.
+            origin: name of its recipe, which from now on stands for what lies in its buffers.
+            workspace: bytes that it needs while it runs.
+            graph: the graph, to name the operator at the peak.
+
+        Raises:
+            torch.OutOfMemoryError: it does not fit.
+        """
+        memory, events = self.memory, self._bridge.drain_memory_events()
+        if memory.has_refused and recording is not None:
+            events = memory.readmit((address for _, _, _, address in recording.buffers()), events)
+        shortage = memory.reserve(events, workspace, origin, self._timeline.now)
+        while memory.defragmentations:
+            done = memory.defragmentations.pop(0)
+            self._timeline.defragment(done.nbytes)
+            told = {"success": "1", "milliseconds": str(done.milliseconds)}
+            dispatcher.publish(EventId.MEMORY_DEFRAGMENTATION, told)
+        if shortage is not None:
+            raise out_of_memory_error(memory, shortage, self._recipes.graph_named, graph, reason, modules.own_rank())
+        observer = self._timeline.observer
+        if observer is not None:
+            observer.memory(self._timeline.host, memory.in_use, memory.in_use - memory.workspace, memory.workspace)
+
+    def abandon(self) -> None:
+        """The graph that has ended will not run."""
+        self.memory.abandon(self._bridge.drain_memory_events())

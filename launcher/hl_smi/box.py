@@ -1,0 +1,135 @@
+"""The cards that `hl-smi` shows: one box of each kind that processes of this machine hold, an idle one where none does.
+
+The emulator does not keep two jobs from holding the same module; such a card shows what both do together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from device.board import BoardSpec, load_board
+from device.card_records import CardKind, CardRecord
+from device.modules import BOX_CARDS, visible_modules
+from device.power import Temperatures, temperatures
+from device.spec import chosen_card
+from hpucluster.identity import device_file, serial_number, unique_id
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Aip:
+    """One card, an "AI processor" in this tool's words, and the processes that hold it."""
+
+    index: int
+    module: int
+    box: int
+    kind: CardKind
+    holders: tuple[CardRecord, ...]
+
+    @property
+    def board(self) -> BoardSpec:
+        return load_board(self.kind.box)
+
+    @property
+    def bus_id(self) -> str:
+        """PCI address: domain:bus:device.function."""
+        return self.board.address(self.module, self.box)
+
+    @property
+    def device(self) -> str:
+        return device_file(self.index)
+
+    @property
+    def serial(self) -> str:
+        return serial_number(self.index)
+
+    @property
+    def uuid(self) -> str:
+        return unique_id(self.kind.product, self.index)
+
+    @property
+    def memory_total(self) -> int:
+        """MiB."""
+        return self.kind.memory_bytes // MIB
+
+    @property
+    def memory_used(self) -> int:
+        """MiB that the driver has given away: the firmware's, and a process's whole pool once it takes the card."""
+        pools = sum(record.memory.limit for record in self.holders)
+        return min(self.memory_total, (self.board.memory.firmware_bytes + pools) // MIB)
+
+    @property
+    def memory_free(self) -> int:
+        """MiB."""
+        return self.memory_total - self.memory_used
+
+    @property
+    def memory_allocated(self) -> int:
+        """MiB that tensors and workspaces hold of the pools."""
+        return sum(record.memory.in_use for record in self.holders) // MIB
+
+    @property
+    def memory_peak(self) -> int:
+        """MiB that tensors and workspaces held at most."""
+        return sum(record.memory.peak for record in self.holders) // MIB
+
+    @property
+    def utilization(self) -> int:
+        """Percent of the modelled time in which the card computed of late."""
+        return round(100 * min(1.0, sum(record.utilization for record in self.holders)))
+
+    @property
+    def watts(self) -> float:
+        """Modelled power of late."""
+        power = self.kind.power
+        above_idle = sum(record.power_w - power.idle_w for record in self.holders)
+        return min(power.limit_w, max(power.idle_w, power.idle_w + above_idle))
+
+    @property
+    def temperatures(self) -> Temperatures:
+        """Modelled, at that power."""
+        return temperatures(self.kind.power, self.watts)
+
+
+def attached(records: Iterable[CardRecord]) -> list[Aip]:
+    """The cards, box by box. HPUCLUSTER_CARD names a kind that is shown in any case.
+
+    HABANA_VISIBLE_DEVICES limits them, as the container runtime gives a container only those devices;
+    HABANA_VISIBLE_MODULES does not, which is between an application and its libraries.
+
+    Raises:
+        ConfigurationError: HPUCLUSTER_CARD or HABANA_VISIBLE_DEVICES cannot be used.
+    """
+    held = list(records)
+    variable = "HABANA_VISIBLE_DEVICES"
+    visible = visible_modules({variable: os.environ[variable]} if variable in os.environ else {})
+    found: list[Aip] = []
+    first = 0
+    for box, kind in enumerate(_kinds(held)):
+        by_module: dict[int, list[CardRecord]] = {module: [] for module in range(BOX_CARDS)}
+        for record in held:
+            if _same(record.kind, kind):
+                by_module.setdefault(record.module, []).append(record)
+        for module, holders in sorted(by_module.items()):
+            if module in visible or (module >= BOX_CARDS and len(visible) == BOX_CARDS):
+                found.append(Aip(first + module, module, box, kind, tuple(holders)))
+        first += max(by_module) + 1
+    return found
+
+
+def _kinds(held: list[CardRecord]) -> list[CardKind]:
+    """The kinds of card to show, the user's own first."""
+    own = CardKind.of(chosen_card())
+    candidates = [own] if os.environ.get("HPUCLUSTER_CARD") else []
+    kinds: list[CardKind] = []
+    for kind in candidates + [record.kind for record in held]:
+        if not any(_same(kind, other) for other in kinds):
+            kinds.append(kind)
+    return sorted(kinds, key=lambda kind: not _same(kind, own)) or [own]
+
+
+def _same(one: CardKind, other: CardKind) -> bool:
+    return (one.name, one.product) == (other.name, other.product)
