@@ -14,6 +14,8 @@ LOW_LOWER_PRECISION = 0.50
 
 def advice(summary: Summary) -> list[str]:
     """Recommendations, the most rewarding first."""
+    if not summary.has_kernels:
+        return ["The HPU computed nothing: is what the model computes read, or kept until the step is marked?"]
     return [*_host(summary), *_device(summary)] or [
         "No figure stands out; a larger batch may still use the card better."
     ]

@@ -54,20 +54,21 @@ def lines(summary: Summary, top: int) -> Iterator[str]:
 
 def verdict(summary: Summary) -> str:
     """Which of the two holds up the other."""
-    what = "host-bound" if summary.host_bound else "HPU-bound"
+    if not summary.has_kernels:
+        return "Verdict: none (the HPU copied, but computed nothing)"
     idle = f"the HPU idles {_percent(summary.share(summary.idle))} of {_ms(summary.steady)} without compilation"
     if not summary.has_host:
-        return f"Verdict: {what} ({idle}; the trace has no events of the host)"
-    return (
-        f"Verdict: {what} ({idle}, {_percent(summary.share(summary.idle_with_host))} while the host works; busy: host"
-        f" {_percent(summary.share(summary.host_busy))}, HPU {_percent(summary.share(summary.device_busy))})"
+        return f"Verdict: {summary.bound} ({idle}; the trace has no events of the host)"
+    waiting, host, device = (
+        _percent(summary.share(part)) for part in (summary.idle_with_host, summary.host_busy, summary.device_busy)
     )
+    return f"Verdict: {summary.bound} ({idle}, {waiting} while the host works; busy: host {host}, HPU {device})"
 
 
 def as_json(summary: Summary, top: int) -> dict[str, Any]:
     """The same figures as an object; times in us, shares from 0 to 1."""
     return {
-        "verdict": "host-bound" if summary.host_bound else "HPU-bound",
+        "verdict": summary.bound,
         "steady_us": summary.steady,
         "idle_share": summary.share(summary.idle),
         "idle_while_host_works_share": summary.share(summary.idle_with_host),

@@ -55,9 +55,17 @@ class Summary:
     overlap: float | None
     lower_precision: float | None
     exposed_network: float
+    has_kernels: bool
     has_host: bool
     nodes: list[Node]
     chains: list[Chain]
+
+    @property
+    def bound(self) -> str:
+        """What holds up the other: `host-bound`, `HPU-bound`, or `none` where the card computed nothing."""
+        if not self.has_kernels:
+            return "none"
+        return "host-bound" if self.host_bound else "HPU-bound"
 
     @property
     def host_bound(self) -> bool:
@@ -111,6 +119,7 @@ def summarize(tracks: Tracks) -> Summary | None:
         overlap=length(intersection(busy["MME"], busy["TPC"])) / min(mme, tpc) if mme and tpc else None,
         lower_precision=_lower_precision(nodes),
         exposed_network=length(busy["NIC"]) - length(intersection(busy["NIC"], compute)),
+        has_kernels=any(length(busy[engine]) for engine in ENGINES if engine != "DMA"),
         has_host=bool(length(work)),
         nodes=nodes,
         chains=_chains(engines["TPC"]),

@@ -118,6 +118,14 @@ def test_compilation_is_no_steady_time(tmp_path: Path) -> None:
     assert "Compilation takes 300.000 ms" in " ".join(found["recommendations"])
 
 
+def test_copies_alone_give_no_verdict(tmp_path: Path) -> None:
+    sample = SampleTrace()
+    sample.kernel("DMA", "MemcpyH2D", 0, 10, direction="h2d")
+    path = sample.write(tmp_path / "trace.json")
+    assert figures(path)["verdict"] == "none"
+    assert printed(path)[-1] == "Verdict: none (the HPU copied, but computed nothing)"
+
+
 def test_trace_of_the_hardware_alone(tmp_path: Path) -> None:
     sample = SampleTrace()
     sample.kernel("MME", "gemm", 0, 10)
