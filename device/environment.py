@@ -63,6 +63,7 @@ class Settings:
     recipe_store: StoreSettings | None
     bucket_policies: Policies
     keep_log: bool
+    graph_dumps: bool
 
     @property
     def mode(self) -> str:
@@ -102,4 +103,5 @@ def read_settings() -> Settings:
         recipe_store=read_store_settings(os.environ),
         bucket_policies=read_policies(os.environ),
         keep_log="HPUCLUSTER_JOB_ID" in os.environ,
+        graph_dumps=flag("GRAPH_VISUALIZATION", False),
     )

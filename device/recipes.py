@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from .buckets import Admission, Buckets, dynamic_shapes
 from .compiler.compile import compile_graph, eager_program, place
 from .compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from .compiler.recipe import Recipe
+from .compiler.visualization import FOLDER, GraphDumps
 from .environment import Settings
 from .events import EventId, dispatcher
 from .executor import EagerKernel, LoadedRecipe
@@ -41,6 +43,7 @@ class Recipes:
         self._journal = journal
         self._log = log
         self._buckets = Buckets(settings.bucket_policies)
+        self._dumps = GraphDumps(Path(FOLDER) if settings.graph_dumps else None)
         self._by_name: dict[str, Recipe] = {}
         self._lines: dict[str, str] = {}
         self._immediate: set[str] = set()
@@ -72,6 +75,7 @@ class Recipes:
         event = EventId.CACHE_HIT
         if recipe is None:
             recipe = compile_graph(graph, self._spec)
+            self._dumps.write(recipe, graph)
             if not in_bucket:
                 event = EventId.CACHE_MISS
                 cause = explain(graph, [entry.graph for entry in self.graphs])

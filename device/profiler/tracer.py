@@ -163,9 +163,13 @@ class Tracer:
         begin = compiled[0] if compiled is not None and with_compiling else start
         outer, outer_end = bridge_events(self._host_place(f"bridge {thread}"), "SyncTensorsGraphInternal")
         self._span(outer, begin, begin)
-        if not with_compiling:
-            self._function("ExecuteCachedGraph", start, start, thread)
+        # Around the launch, because Perfetto loses the end of a function that takes no time.
+        cached = bridge_events(outer.place, "ExecuteCachedGraph") if not with_compiling else None
+        if cached is not None:
+            self._span(cached[0], start, start)
         self._function("LaunchSyncTensorsGraph", start, end, thread)
+        if cached is not None:
+            self._span(cached[1], end, end)
         self._span(outer_end, end, end)
         self._call("synLaunchWithExternalEvents", start, end, thread)
 

@@ -48,8 +48,9 @@ def fingerprint(spec: CardSpec, software: str) -> Fingerprint:
 @functools.cache
 def _compiler() -> str:
     state = hashlib.sha256(json.dumps([FORMAT, fields()]).encode())
-    sources = [*(_DEVICE / "compiler").rglob("*.py"), _DEVICE / "graph" / "ir.py", _DEVICE / "memory.py"]
-    for path in sorted(sources) + sorted((configs_dir() / "operators").glob("*")):
+    folders = (_DEVICE / "compiler", _DEVICE / "memory")
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
+    for path in sorted([*sources, _DEVICE / "graph" / "ir.py"]) + sorted((configs_dir() / "operators").glob("*")):
         state.update(path.name.encode())
         state.update(path.read_bytes())
     return state.hexdigest()[:16]

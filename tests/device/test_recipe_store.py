@@ -185,7 +185,7 @@ class TestStore:
         store = opened(tmp_path, "a", "false,1")
         sizes = []
         for number in range(12):
-            store.put(recipe(f"r{number:02}", nodes=1000))
+            store.put(recipe(f"r{number:02}", nodes=500))
             names = set(files(tmp_path))
             sizes.append(sum((tmp_path / name).stat().st_size for name in names))
             for name in names:  # each is an hour older than what comes after it

@@ -71,3 +71,4 @@ def test_profile_in_a_browser(script: Script, tmp_path: Path) -> None:
         browser.open(url)
         for name in ("MME", "TPC", "DMA", "host", "MME0", "TPC0"):
             browser.wait_for(TRACK.format(name=name))
+        assert "import error" not in browser.evaluate("document.body.innerText")
