@@ -106,7 +106,7 @@ def main() -> None:
 
     card_time, fake_time = in_turns(lambda: seconds(on_card, 100), fake_seconds, 9)
     assert runtime.card().journal.compilations == before, "the measured steps compiled"
-    operators = len(runtime.card().recipes.latest().recipe.graph.nodes)
+    operators = len(runtime.card().recipes.graphs.latest().graph.nodes)
     print(f"operators per tiny step       {operators}")
     print(f"hpu, recipe cached            {card_time / operators * 1e6:8.2f} us per operator")
     print(f"FakeTensorMode                {fake_time / operators * 1e6:8.2f} us per operator")

@@ -5,8 +5,10 @@ A product of batch b, results m x n, common dimension k:
     tiles      an array makes h x w results at once, with (h, w) = (s, s), (2s, s/2) or (s/2, 2s) for the tile side s of
                the dtype, whichever wastes least; b ceil(m/h) ceil(n/w) tiles, in waves of all arrays; k in whole s/2.
                habana.ai forum 1272: an MME is 256 x 256, twice as wide or twice as high.
-               s/2 is the multiple that docs.habana.ai asks of dimensions: 128 for bf16, 64 for fp32.
-    compute    2 x waves x arrays x h w k / (peak x efficiency of the dtype)
+               s/2 is the multiple that docs.habana.ai asks of dimensions: 128 for bf16, 64 for fp32. Where arrays would
+               be idle, each tile's k is divided among several, which then add up (the open MME source calls it
+               concurrency in the common dimension; a weight's gradient is small and has a long k).
+    compute    2 x waves x arrays x h w k / (peak x efficiency of the dtype), k the part that one array does
     sustained  what exceeds burst_s goes on at sustained_share of the rate. Measured: 4.5 ms at 98 % of peak, 193 ms at
                84 % (Gaudi2, 32768^3, bf16 and fp8 alike). The cause is not published: power, or traffic beyond SRAM.
     load       exposed_load x bytes of the larger factor / HBM rate: its panels are loaded while the array waits. So a
@@ -20,7 +22,7 @@ fp8 has its peak by more arrays of the same side where the peak is a multiple of
 runs as bf16. A convolution is the product that it equals, with an efficiency of its own, no load and no repeated
 reads: those are in that efficiency, which was measured whole.
 
-Left out: k divided among idle arrays, power limits, contention with the TPC.
+Left out: the adding up of divided k, power limits, contention with the TPC.
 """
 
 from __future__ import annotations
@@ -47,16 +49,18 @@ def padded_operations(shape: tuple[int, int, int, int], dtype: str, spec: CardSp
     side = spec.mme.tile[dtype]
     arrays = max(1, round(spec.mme.count * spec.mme.peak_flops[dtype] / spec.mme.peak_flops["bfloat16"]))
     arrays = max(arrays, spec.mme.count)
+    depth = -(-k // (side // 2))
     best = min(
-        _waves(batch * -(-m // height) * -(-n // width), arrays)
+        _waves(batch * -(-m // height) * -(-n // width), depth, arrays)
         for height, width in ((side, side), (2 * side, side // 2), (side // 2, 2 * side))
     )
-    depth = -(-k // (side // 2)) * (side // 2)
-    return 2.0 * best * arrays * side * side * depth
+    return 2.0 * best * arrays * side * side * (side // 2)
 
 
-def _waves(tiles: int, arrays: int) -> int:
-    return -(-tiles // arrays)
+def _waves(tiles: int, depth: int, arrays: int) -> int:
+    """Units of k that the busiest array goes through: all of `depth` for each of its tiles, or parts of it."""
+    shares = range(1, arrays + 1 if tiles % arrays else 2)  # nothing is idle where the tiles come out even
+    return min(-(-tiles * share // arrays) * -(-depth // share) for share in shares)
 
 
 def repeated_bytes(shape: tuple[int, int, int, int], item: int, dtype: str, spec: CardSpec) -> float:
