@@ -45,6 +45,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "stream_after": (int, int),
     "host_after": (int,),
     "fallback": (int, int),
+    "defragment": (int,),
     "arrive": (str, tuple),
     "collective": (str, int, tuple),
     "end_step": (),
@@ -185,7 +186,7 @@ class CardReplay:
             if program is None:
                 raise LogError(f"recipes: {name} is launched, and there is no program of it")
             recipe = self.recipes[name] = place(program, self.spec, name, "")
-            self.timeline.learn(name, recipe.seconds)
+            self.timeline.learn(name, recipe.seconds, recipe.engine_seconds)
         return recipe
 
     def _arrive(self, operation: str, ranks: tuple[int, ...]) -> Meeting:

@@ -21,8 +21,9 @@ from device.compiler.recipe_document import (
     recipe_of,
 )
 from device.errors import ConfigurationError
-from device.recipe_store import RecipeStore, open_store, read_store_settings
+from device.recipe_store import RecipeStore, StoreSettings, open_store, read_store_settings
 from device.recipe_store import folder as cache_folder
+from device.recipe_store.fingerprint import fingerprint
 from device.recipe_store.job import job_of
 from device.spec import CardSpec, load_card
 
@@ -182,23 +183,22 @@ class TestStore:
         assert "notes.txt" in files(tmp_path)
 
     def test_the_oldest_used_leave_where_the_folder_is_full(self, tmp_path: Path) -> None:
-        store = opened(tmp_path, "a", "false,1")
-        sizes = []
-        for number in range(12):
-            store.put(recipe(f"r{number:02}", nodes=500))
-            names = set(files(tmp_path))
-            sizes.append(sum((tmp_path / name).stat().st_size for name in names))
-            for name in names:  # each is an hour older than what comes after it
-                moment = (tmp_path / name).stat().st_mtime - 3600
-                os.utime(tmp_path / name, (moment, moment))
-            if number < 8:
-                assert store.get("r00") is not None
-        assert max(sizes) <= 2**20
-        assert sizes[0] * 12 > 2**20
-        later = opened(tmp_path, "b", "false,1")
-        assert later.get("r00") is not None  # used until late
-        assert later.get("r01") is None
-        assert later.get("r11") is not None
+        def sized(job: str, nbytes: int) -> RecipeStore:
+            return RecipeStore(StoreSettings(tmp_path, size_bytes=nbytes), fingerprint(GAUDI2, "1.19.0"), job)
+
+        store = sized("a", 2**30)
+        names: dict[str, str] = {}  # file of each recipe
+        for number in range(4):
+            store.put(recipe(f"r{number}"))
+            (names[f"r{number}"],) = set(files(tmp_path)) - set(names.values())
+            os.utime(tmp_path / names[f"r{number}"], (1000 + number, 1000 + number))
+        size = (tmp_path / names["r0"]).stat().st_size
+        assert store.get("r0") is not None  # used now
+        store = sized("b", 4 * size + size // 2)  # four fit
+        assert len(files(tmp_path)) == 4
+        store.put(recipe("r4"))
+        later = sized("c", 2**30)
+        assert [later.get(f"r{number}") is not None for number in range(5)] == [True, False, True, True, True]
 
     def test_a_recipe_larger_than_the_cache_is_not_kept(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         store = opened(tmp_path, "a", "false,1")

@@ -154,6 +154,7 @@ _CALLS: dict[str, Callable[[Timeline, int, int], object]] = {
     "stream after": lambda timeline, a, b: timeline.stream_after(a % 3, timeline.mark(b % 3)),
     "host after": lambda timeline, a, b: timeline.host_after(timeline.mark(b % 3)),
     "fallback": lambda timeline, a, b: timeline.fallback(a, b),
+    "defragment": lambda timeline, a, b: timeline.defragment(a),
 }
 
 
