@@ -35,12 +35,15 @@ REFINE_AFTER_RUNS = 5
 class DynamicShapes:
     """The process's switch: PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES, and `torch.hpu.enable_dynamic_shape` from then on."""
 
-    def __init__(self, on: bool) -> None:
+    def __init__(self, on: bool | None = None) -> None:
         self._on = on
         self._closed = False
 
     @property
     def on(self) -> bool:
+        """Whether later graphs share recipes; the variable is read when this is first asked."""
+        if self._on is None:
+            self._on = flag("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", False)
         return self._on and not self._closed
 
     @property
@@ -59,7 +62,7 @@ class DynamicShapes:
         self._closed = True
 
 
-dynamic_shapes = DynamicShapes(flag("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", False))
+dynamic_shapes = DynamicShapes()
 
 
 @dataclass(eq=False)

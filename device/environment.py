@@ -90,6 +90,7 @@ def read_settings() -> Settings:
     if host_time not in ("modelled", "measured"):
         raise ConfigurationError(f"HPUCLUSTER_HOST_TIME={host_time!r}; use modelled or measured")
     lazy = mode != 0
+    flag("PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", False)  # read where it is used; a bad value is told here
     return Settings(
         software=software,
         lazy=lazy,

@@ -22,8 +22,8 @@ from .compiler.recipe_document import DocumentError, programs_of
 from .description import parse_table
 from .errors import ConfigurationError
 from .journal import Journal
-from .report import time_shares
 from .run_log import FORMAT
+from .shares import time_shares
 from .spec import CardSpec
 from .timeline import COMPUTE, Timeline
 

@@ -10,23 +10,9 @@ from .memory import Hbm
 from .power import energy_joules, power_watts
 from .recipe_cache import RecipeCache
 from .recipes import Recipes
+from .shares import time_shares
 from .spec import CardSpec
 from .timeline import COMPUTE, Timeline
-
-
-def time_shares(total: float, compiling: float, collectives: float, device: float) -> dict[str, float]:
-    """Where `total` went, in shares that add up to it: compiling first, then collectives, then the card, then the host.
-
-    Compilation and collectives hold up both host and card. What the card did while the host prepared more counts as
-    the card's.
-    """
-    left = total
-    shares = {"total": total}
-    for name, seconds in (("compile", compiling), ("collectives", collectives), ("device", device)):
-        shares[name] = min(seconds, left)
-        left -= shares[name]
-    shares["host"] = left
-    return shares
 
 
 def card_figures(

@@ -7,7 +7,7 @@ from typing import Any
 from . import modules
 from .events import EventId, dispatcher
 from .graph.ir import Graph
-from .memory import COPIES, Hbm
+from .memory import COPIES, Hbm, Shortage
 from .memory.out_of_memory import out_of_memory_error
 from .recipes import Recipes
 from .timeline import Timeline
@@ -43,6 +43,10 @@ class Residency:
             torch.OutOfMemoryError: it does not fit.
         """
         memory, events = self.memory, self._bridge.drain_memory_events()
+        if graph is not None and graph.largest > memory.limit:  # no such tensor can ever have been made
+            memory.abandon(events)
+            shortage = Shortage(graph.largest, memory.free, memory.largest_free, memory.limit)
+            raise out_of_memory_error(memory, shortage, self._recipes.graph_named, graph, reason, modules.own_rank())
         if memory.has_refused and recording is not None:
             events = memory.readmit((address for _, _, _, address in recording.buffers()), events)
         shortage = memory.reserve(events, workspace, origin, self._timeline.now)

@@ -95,15 +95,16 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
 def _conclude(request: Request, job: Job, board: SnapshotBoard, outcome: Outcome) -> int:
     report = build_report(job, board, outcome)
     status = outcome.status
-    with readable(sys.stdout):
-        if outcome.status == 0 or any(card["used"] for card in report["cards"]):
-            print_summary(report, sys.stdout, outcome.wall_clock)
-            sys.stdout.flush()
+    # Files before the table: whoever reads our output may have gone.
     if request.report is not None and not _write(request.report, report):
         status = status or 1
     if timings := job.environ.get(TIMINGS_VARIABLE):
         with contextlib.suppress(OSError):
             write_json(timings, outcome.wall_clock)
+    with readable(sys.stdout):
+        if outcome.status == 0 or any(card["used"] for card in report["cards"]):
+            print_summary(report, sys.stdout, outcome.wall_clock)
+            sys.stdout.flush()
     if outcome.failure is not None:
         say(outcome.failure)
     elif outcome.interrupted is not None:

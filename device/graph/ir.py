@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 ITEM_BYTES = {
@@ -103,6 +104,11 @@ class Graph:
     signature: str
     nodes: tuple[Node, ...]
     buffers: tuple[Buffer, ...]
+
+    @cached_property
+    def largest(self) -> int:
+        """Bytes of the largest buffer, also of one that nobody reads and that a compiler leaves out."""
+        return max((buffer.nbytes for buffer in self.buffers), default=0)
 
     @property
     def skeleton(self) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ def test_torchrun_starts_it(tmp_path: Path) -> None:
         "dist.init_process_group('hccl')\n"
         "t = torch.ones(3, device='hpu') * (dist.get_rank() + 1)\n"
         "dist.all_reduce(t)\n"
-        "print('sum', t.sum().item(), flush=True)\n"
+        "print(f'sum {t.sum().item()}\\n', end='', flush=True)\n"
         "dist.destroy_process_group()\n"
     )
     environ = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}

@@ -17,7 +17,7 @@ def recorded(arrival: float) -> list[tuple[str, int, float, float, float]]:
     """Have the card's data ready at `arrival`; returns the list into which accounts go."""
     accounts: list[tuple[str, int, float, float, float]] = []
     interop.collective_arrival = lambda operation, ranks: arrival  # type: ignore[assignment]
-    interop.collective_done = lambda *account: accounts.append(account)  # type: ignore[assignment]
+    interop.collective_done = lambda name, nbytes, ranks, *times: accounts.append((name, nbytes, *times))  # type: ignore
     return accounts
 
 
@@ -97,7 +97,7 @@ def test_a_ledger_settles_up_to_a_number(monkeypatch: object) -> None:
     original = interop.collective_done
     interop.collective_done = lambda operation, *rest: done.append(operation)  # type: ignore[assignment]
     try:
-        ledger = Ledger()
+        ledger = Ledger((0, 1))
         for sequence, name in ((1, "a"), (2, "b"), (4, "c")):
             ledger.enter(Account(sequence, name, 0, 0.0, 1.0, 0.0))
         ledger.settle(3)

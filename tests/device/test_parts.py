@@ -12,7 +12,7 @@ from device.graph.causes import FIRST, explain
 from device.graph.ir import Buffer, Graph, Node, Operand, Window
 from device.modules import own_module, visible_modules
 from device.recipe_cache import RecipeCache
-from device.report import time_shares
+from device.shares import time_shares
 from device.spec import load_card
 
 GAUDI2 = load_card("gaudi2")

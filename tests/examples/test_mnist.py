@@ -30,7 +30,7 @@ def test_a_constant_batch_needs_two_graphs() -> None:
     output = run("--autocast", "--metrics", "--batch-size", "128", "--train-samples", "4000")
     assert counts(output) == [0, 2, 2, 2]  # read before anything joined the first compilation, then for good
     averages = [float(number) for number in re.findall(r"'AvgTime', ([\d.]+)", output)]
-    assert averages[-1] == pytest.approx(295703, rel=0.01)  # microseconds, as the tutorial saw
+    assert averages[-1] == pytest.approx(295703, rel=0.03)  # microseconds, as the tutorial saw
 
 
 @pytest.mark.slow

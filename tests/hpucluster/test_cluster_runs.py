@@ -134,6 +134,7 @@ def test_environment_is_the_caller_s_otherwise(pair: Run) -> None:
         "HABANA_VISIBLE_MODULES",
         "HPUCLUSTER_CARD",
         "HPUCLUSTER_NUMERICS",
+        "HPUCLUSTER_HOST_TIME",
         "HPUCLUSTER_TIMINGS",
         "HPUCLUSTER_JOB_ID",
         "OMP_NUM_THREADS",
