@@ -45,8 +45,7 @@ class Residency:
         memory, events = self.memory, self._bridge.drain_memory_events()
         if graph is not None and graph.largest > memory.limit:  # no such tensor can ever have been made
             memory.abandon(events)
-            shortage = Shortage(graph.largest, memory.free, memory.largest_free, memory.limit)
-            raise out_of_memory_error(memory, shortage, self._recipes.graph_named, graph, reason, modules.own_rank())
+            raise self._error(Shortage(graph.largest, memory.free, memory.largest_free, memory.limit), graph, reason)
         if memory.has_refused and recording is not None:
             events = memory.readmit((address for _, _, _, address in recording.buffers()), events)
         shortage = memory.reserve(events, workspace, origin, self._timeline.now)
@@ -56,10 +55,14 @@ class Residency:
             told = {"success": "1", "milliseconds": str(done.milliseconds)}
             dispatcher.publish(EventId.MEMORY_DEFRAGMENTATION, told)
         if shortage is not None:
-            raise out_of_memory_error(memory, shortage, self._recipes.graph_named, graph, reason, modules.own_rank())
+            raise self._error(shortage, graph, reason)
         observer = self._timeline.observer
         if observer is not None:
             observer.memory(self._timeline.host, memory.in_use, memory.in_use - memory.workspace, memory.workspace)
+
+    def _error(self, shortage: Shortage, graph: Graph | None, reason: str) -> Exception:
+        named = self._recipes.graph_named
+        return out_of_memory_error(self.memory, shortage, named, graph, reason, modules.own_rank())
 
     def abandon(self) -> None:
         """The graph that has ended will not run."""
