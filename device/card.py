@@ -235,7 +235,7 @@ class Card:
         return self._capture is not None
 
     def replay(self, captured: CapturedGraph, wait: bool = False) -> None:
-        """Run a captured graph again, at the price of one launch."""
+        """Run a captured graph again, at the price of one launch; `wait`: for the launch, not for the card."""
         if self._capture is not None:
             self._refuse_in_capture("a replay, which")
         self.flush("replay")
@@ -247,7 +247,7 @@ class Card:
         captured.run()
         self._resume()
         if wait:
-            self.flush_and_wait("replay")
+            self.join()
 
     def _refuse_in_capture(self, what: str) -> None:
         self._capture = None

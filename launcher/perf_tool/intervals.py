@@ -25,6 +25,15 @@ def union(parts: Iterable[Intervals]) -> Intervals:
     return np.column_stack([rows[begins, 0], reached[ends]])
 
 
+def bridged(inside: Intervals, gap: float) -> Intervals:
+    """`inside` and its gaps up to that length."""
+    if not len(inside):
+        return NONE
+    ends = np.concatenate([inside[1:, 0] - inside[:-1, 1] > gap, [True]])
+    begins = np.concatenate([[True], ends[:-1]])
+    return np.column_stack([inside[begins, 0], inside[ends, 1]])
+
+
 def complement(inside: Intervals, begin: float, end: float) -> Intervals:
     """The moments from `begin` to `end` that are not in `inside`."""
     bounds = np.concatenate([[begin], np.clip(inside, begin, end).ravel(), [end]]).reshape(-1, 2)

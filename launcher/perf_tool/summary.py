@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .intervals import NONE, Intervals, complement, intersection, length, union
+from .intervals import NONE, Intervals, bridged, complement, intersection, length, union
 from .tracks import ENGINES, Chain, Node, Track, Tracks, nodes_of
 
 GRAPH_BUILD = ("graph build", "hpu_lazy")
@@ -26,6 +26,10 @@ WAITS = re.compile(r"wait|synchronize|collective|^ProfilerStep|^PyTorch Profiler
 _DATA_LOADER = re.compile(r"dataloader", re.IGNORECASE)
 
 LOWER_PRECISION = ("bf16", "bfloat16", "f16", "fp16", "float16", "half", "f8", "fp8", "float8")
+
+CHANGE_US = 10.0
+"""Pauses of the engines up to this, in us, are the card's own: it changes from one recipe to the next (`recipe_s` in
+the card files). They count as work."""
 
 NODES_WITHOUT_HOST_BOUND = 0.5
 """Idle share above which a trace without host events is called bound by the host."""
@@ -86,7 +90,7 @@ def summarize(tracks: Tracks) -> Summary | None:
         return None
     host = tracks.host()
     busy = {engine: union([track.busy() for track in engines[engine]]) for engine in ENGINES}
-    device = union(busy.values())
+    device = bridged(union(busy.values()), CHANGE_US)
     # Copies of the model to the card before the first kernel are no step.
     kernels = union([busy[engine] for engine in ENGINES if engine != "DMA"])
     kernels = kernels if len(kernels) else device

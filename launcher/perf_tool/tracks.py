@@ -26,8 +26,8 @@ _DMA_THREADS = ("DMA", "EDMA", "PDMA", "KDMA")
 
 SMALL_US = 100.0
 """Longest elementwise kernel, in us, that counts in a chain: a longer one is worth its launch."""
-GAP_US = 2.0
-"""Longest pause within a chain."""
+GAP_US = 1.0
+"""Longest pause within a chain: in a longer one another engine may have come between."""
 
 _TO_CARD = re.compile(r"h(ost)? ?(2|to) ?d(evice)?", re.IGNORECASE)
 

@@ -47,7 +47,8 @@ class HPUGraph:
         self._captured = captured
 
     def replay(self, asynchronous: bool = False) -> None:
-        """Run it again, on the memory of the capture; with `asynchronous` the host does not wait for the card.
+        """Run it again, on the memory of the capture. The card works while the host goes on; with `asynchronous` the
+        host does not even wait for the launch.
 
         Raises:
             RuntimeError: nothing was captured.
