@@ -165,7 +165,8 @@ def test(args, model, device, loader) -> float:
     if args.world_size > 1:
         dist.all_reduce(figures)
     loss, correct, count = figures.tolist()
-    accuracy = 100.0 * correct / max(count, 1)
+    count = max(count, 1.0)  # with shapes only, all figures are zero
+    accuracy = 100.0 * correct / count
     if args.rank <= 0:
         print(f"Total test set: {count:.0f}, number of workers: {args.world_size}")
         print(f"* Average Acc {accuracy:.3f} Average loss {loss / count:.3f}", flush=True)

@@ -11,9 +11,11 @@ from click.testing import CliRunner
 from launcher.perf_tool.command import command
 from launcher.prof_config.command import command as hl_prof_config
 
-from ..conftest import Script
+from ..conftest import ROOT, Script
 from .chromium import Chromium
 from .test_hltv import TRACK, serving
+
+EXAMPLE = ROOT / "examples" / "mnist.py"
 
 MODEL = """
 import sys
@@ -35,14 +37,14 @@ torch.hpu.synchronize()
 """
 
 
-def profiled(script: Script, folder: Path, *arguments: str) -> Path:
+def profiled(script: Script, folder: Path, *arguments: str, code: str = MODEL) -> Path:
     """The trace of a whole run, for which two environment variables are all that is needed."""
     folder.mkdir()
     settings = folder / "prof_config.json"
     result = CliRunner().invoke(hl_prof_config, ["-e", "off", "-s", "run", "--config-filename", str(settings)])
     assert result.exit_code == 0, result.output
     environ = {"HABANA_PROFILE": "1", "HABANA_PROF_CONFIG": str(settings), "HPUCLUSTER_NUMERICS": "off"}
-    script(MODEL, *arguments, folder=folder, **environ)
+    script(code, *arguments, folder=folder, **environ)
     (trace,) = folder.glob("run_*.json")
     return trace
 
@@ -65,8 +67,9 @@ def test_host_or_hpu_is_the_bottleneck(script: Script, tmp_path: Path) -> None:
     assert (large, waiting < 0.01) == ("HPU-bound", True)
 
 
-def test_profile_in_a_browser(script: Script, tmp_path: Path) -> None:
-    trace = profiled(script, tmp_path / "run", "256")
+@pytest.mark.slow
+def test_the_example_s_profile_in_a_browser(script: Script, tmp_path: Path) -> None:
+    trace = profiled(script, tmp_path / "run", "--hpu", "--train-samples", "320", code=EXAMPLE.read_text())
     with serving(str(trace), "--port", "0") as url, Chromium(tmp_path) as browser:
         browser.open(url)
         for name in ("MME", "TPC", "DMA", "host", "MME0", "TPC0"):
