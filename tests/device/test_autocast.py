@@ -101,3 +101,12 @@ def test_an_unknown_operator_in_a_list_is_named(script, tmp_path: Path) -> None:
         PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(tmp_path / "lower.txt"),
     )
     assert done.returncode != 0 and "'matmull'" in done.stderr
+
+
+def test_normalization_layers_train_under_autocast() -> None:
+    for layer in (nn.GroupNorm(2, 4), nn.BatchNorm2d(4), nn.LayerNorm(6)):
+        net = nn.Sequential(nn.Conv2d(3, 4, 1), layer).to("hpu")
+        with torch.autocast("hpu"):
+            loss = net(torch.randn(2, 3, 6, 6).to("hpu")).sum()
+        loss.backward()
+        assert {parameter.grad.cpu().dtype for parameter in net.parameters()} == {torch.float32}

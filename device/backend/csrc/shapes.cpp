@@ -40,6 +40,13 @@ std::vector<ResultShape> shapes_of(const c10::IValue& value) {
 void correct_normalization(const OpInfo& info, const torch::jit::Stack& stack, ResultShapes& shapes) {
   const auto arguments = torch::jit::last(stack, info.arguments);
   const auto& schema = info.handle.schema();
+  if (schema.name() == "aten::native_group_norm_backward") {  // the gradient of the input has the input's type
+    const auto& input = arguments[1].toTensor();
+    const size_t gradient = info.outs.size() == 3 ? info.returns.size() : 0;
+    if (shapes.size() > gradient && shapes[gradient][0].defined)
+      shapes[gradient][0].window.dtype = input.scalar_type();
+    return;
+  }
   const bool batch = schema.name().find("batch_norm") != std::string::npos;
   if (!batch && schema.name() != "aten::native_layer_norm" && schema.name() != "aten::native_group_norm") return;
   const size_t first = info.outs.size() == 3 ? info.returns.size() : 0;  // the out= arguments stand behind the returns
@@ -63,23 +70,38 @@ void correct_normalization(const OpInfo& info, const torch::jit::Stack& stack, R
   }
 }
 
-// Bags keep bookkeeping whose size depends on the reduction and on the kernel: ask the CPU kernel itself, on zeros.
-bool ask_host_kernel(const OpInfo& info) {
-  return info.name.rfind("aten::_embedding_bag", 0) == 0 && info.name.find("backward") == std::string::npos;
+constexpr int64_t kSmall = 1024;  // elements
+
+// The CPU kernel itself is asked, on tensors of one value, where that is better than the meta kernel: of bags, whose
+// bookkeeping depends on the reduction and on the kernel; and of pointwise operators on small tensors, since the meta
+// kernels of those are Python and the first one imports a compiler for a second.
+bool ask_host_kernel(const OpInfo& info, const torch::jit::Stack& stack) {
+  if (info.name.rfind("aten::_embedding_bag", 0) == 0 && info.name.find("backward") == std::string::npos) return true;
+  if (!info.handle.hasTag(at::Tag::pointwise) || info.random) return false;
+  for (const auto& value : torch::jit::last(stack, info.arguments))
+    if (value.isTensorList() || (value.isTensor() && value.toTensor().defined() && value.toTensor().numel() > kSmall))
+      return false;
+  return true;
 }
 
-at::Tensor zeros_like_on_host(const at::Tensor& tensor) {
-  auto zeros = at::detail::empty_cpu(tensor.sizes(), tensor.scalar_type(), c10::Layout::Strided, c10::kCPU, false, std::nullopt);
-  zeros.zero_();
-  return zeros;
+at::Tensor filled_on_host(const at::Tensor& tensor, int64_t number) {
+  if (!on_card(tensor)) return tensor;
+  int64_t reach = tensor.numel() > 0 ? 1 : 0;  // expanded tensors share elements
+  for (int64_t i = 0; i < tensor.dim(); ++i) reach += (tensor.size(i) - 1) * tensor.stride(i) * (tensor.numel() > 0);
+  at::Tensor filled =
+      at::detail::empty_cpu({reach}, tensor.scalar_type(), c10::Layout::Strided, c10::kCPU, false, std::nullopt);
+  filled.fill_(number);
+  filled.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  return filled;
 }
 
 std::shared_ptr<const ResultShapes> ask_meta(const OpInfo& info, const torch::jit::Stack& stack) {
   torch::jit::Stack meta;
   meta.reserve(info.arguments);
-  const bool on_host = ask_host_kernel(info);
+  const bool on_host = ask_host_kernel(info, stack);
+  const int64_t number = info.handle.hasTag(at::Tag::pointwise) ? 1 : 0;  // nothing is divided by 0
   for (const auto& value : torch::jit::last(stack, info.arguments)) {
-    if (on_host && value.isTensor() && value.toTensor().defined()) meta.push_back(zeros_like_on_host(value.toTensor()));
+    if (on_host && value.isTensor() && value.toTensor().defined()) meta.push_back(filled_on_host(value.toTensor(), number));
     else meta.push_back(map_argument(value, c10::Device(c10::kMeta), to_meta_tensor));
   }
   std::vector<c10::IValue> outs;
