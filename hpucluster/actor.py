@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -117,16 +118,17 @@ def _first_line(text: str, limit: int = 600) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+LAST_WORDS = 10.0
+"""Seconds after which a rank whose driver has gone ends by itself, if nobody has ended it."""
+
+
 def _follow_driver(channel: Channel, processes: list[int], place: Message) -> None:
-    """When the driver has gone without ending its job, end what it left: Ray, the folder, this process."""
+    """When the driver has gone without ending its job, end what it left: Ray, this process, the folder."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             channel.receive()
-    leftovers.kill(processes)
-    leftovers.remove_shared_memory(place["environ"]["HPUCLUSTER_JOB_ID"])
-    leftovers.remove_folder(Path(place["folder"]))
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
+    leftovers.remove_all(Path(place["folder"]), place["environ"]["HPUCLUSTER_JOB_ID"], [*processes, os.getpid()])
+    time.sleep(LAST_WORDS)
     os._exit(1)
 
 

@@ -8,10 +8,15 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
+
+REMOVAL_ATTEMPTS = 20
 
 _PREFIX = "hpurun-"
 _LONGEST_BASE = 24
@@ -31,8 +36,12 @@ def create_folder() -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a job's folder."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a job's folder, into which a process that is about to end may still write."""
+    for _ in range(REMOVAL_ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
 
 
 def remove_shared_memory(job: str) -> None:
@@ -68,3 +77,18 @@ def kill(pids: list[int]) -> None:
                 os.killpg(pid, signal.SIGKILL)
             else:
                 os.kill(pid, signal.SIGKILL)
+
+
+def remove_all(folder: Path, job: str, pids: list[int]) -> None:
+    """Kill the processes of a job, and remove its folder and shared memory, in a process that none of them knows.
+
+    The ranks of a job whose driver has gone notice it at once and end each other: none of them may do the cleaning.
+    """
+    command = [sys.executable, "-I", "-S", __file__, str(folder), job, *map(str, pids)]
+    subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+if __name__ == "__main__":
+    kill([int(text) for text in sys.argv[3:]])
+    remove_shared_memory(sys.argv[2])
+    remove_folder(Path(sys.argv[1]))

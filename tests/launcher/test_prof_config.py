@@ -352,13 +352,14 @@ class Terminal:
             start_new_session=True,
         )
         os.close(inner)
+        self._rest = ""  # shown behind what was last waited for
 
     def type(self, line: str) -> None:
         os.write(self._end, line.encode() + b"\n")
 
     def until(self, text: str, seconds: float = 30) -> str:
-        """What it shows until `text`; all the rest where that is empty."""
-        shown, deadline = "", time.monotonic() + seconds
+        """What it shows up to and with `text`; all the rest where that is empty."""
+        shown, deadline = self._rest, time.monotonic() + seconds
         while not text or text not in shown:
             ready, _, _ = select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{text!r} did not appear in:\n{shown}"
@@ -371,6 +372,8 @@ class Terminal:
                 assert not text, f"{text!r} did not appear in:\n{shown}"
                 break
             shown += part.decode()
+        end = shown.index(text) + len(text) if text else len(shown)
+        shown, self._rest = shown[:end], shown[end:]
         return shown
 
     def close(self) -> None:
