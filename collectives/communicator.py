@@ -119,8 +119,8 @@ class Communicator:
                 # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
                 self._execute(operation, sequence, work)
             else:
-                work.becomes_asynchronous()
-                self.worker.submit(lambda: self._execute(operation, sequence, work))
+                done = work.becomes_asynchronous()
+                self.worker.submit(lambda: self._execute(operation, sequence, work), done)
         if wait:
             work.wait()
         return work

@@ -60,7 +60,7 @@ class PointToPoint:
     def send(self, message: Message, peer: int) -> HcclWork:
         """Queue a message for a rank (place in the group)."""
         source = SendSource(message.data)
-        queue, work, sequence = self._enter("send", peer, message)
+        queue, work, sequence, done = self._enter("send", peer, message)
 
         def run(signature: header.Signature, guard: Guard) -> float:
             if queue.send_end is None:
@@ -76,13 +76,13 @@ class PointToPoint:
             )
 
         # The card may go on as soon as the message cannot change any more.
-        work.on_fence = source.detach
-        queue.worker.submit(lambda: self._execute("send", peer, message, queue, work, sequence, run))
+        work.on_fence = lambda _: source.detach()
+        queue.worker.submit(lambda: self._execute("send", peer, message, queue, work, sequence, run), done)
         return work
 
     def receive(self, message: Message, peer: int) -> HcclWork:
         """Queue a recv from a rank (place in the group)."""
-        queue, work, sequence = self._enter("recv", peer, message)
+        queue, work, sequence, done = self._enter("recv", peer, message)
 
         def run(signature: header.Signature, guard: Guard) -> float:
             if queue.receive_end is None:
@@ -97,22 +97,20 @@ class PointToPoint:
                 guard,
             )
 
-        join = work.on_fence
-
-        def fence() -> None:
+        def fence(work: HcclWork) -> None:
             # A message that is on its way is awaited. One that nobody has sent yet is not: the sender may be
             # waiting for what this card is about to compute, and a tensor must not be used before wait()
             # anyway.
             if work.is_completed() or (queue.receive_end and queue.receive_end.has_message(sequence)):
-                join()
+                work.join()
 
         work.on_fence = fence
-        queue.worker.submit(lambda: self._execute("recv", peer, message, queue, work, sequence, run))
+        queue.worker.submit(lambda: self._execute("recv", peer, message, queue, work, sequence, run), done)
         return work
 
     # -- inside --------------------------------------------------------------------------------------------
 
-    def _enter(self, kind: str, peer: int, message: Message) -> tuple[_Queue, HcclWork, int]:
+    def _enter(self, kind: str, peer: int, message: Message) -> tuple[_Queue, HcclWork, int, threading.Event]:
         direction = "to" if kind == "send" else "from"
         rank = self._communicator.ranks[peer]
         self._communicator.check_usable(lambda: f"{kind} {direction} rank {rank}")
@@ -132,8 +130,7 @@ class PointToPoint:
             return f"{kind} (#{sequence}) {direction} rank {rank} of {dtype}{shape} in process group {label}"
 
         work = HcclWork(describe, [message.tensor], queue.ledger, sequence)
-        work.becomes_asynchronous()
-        return queue, work, sequence
+        return queue, work, sequence, work.becomes_asynchronous()
 
     def _namer(self, own_side: int, peer: int) -> Callable[[int], str]:
         ranks = self._communicator.ranks

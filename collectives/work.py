@@ -30,25 +30,29 @@ class HcclWork(dist.Work):
         self._sequence = sequence
         self._lock = threading.Lock()
         self._is_over = False
-        self._finished: threading.Event | None = None
+        self._finished = threading.Event()
+        self._finished.set()
+        self._completing: int | None = None  # thread
         self._error: BaseException | None = None
         self._future: torch.futures.Future | None = None
-        self.on_fence: Callable[[], None] = self._join
+        # Functions of the work, not bound to it: a handle must go when its last user lets go, not at some garbage
+        # collection, because with it go tensors.
+        self.on_fence: Callable[[HcclWork], None] = HcclWork.join
 
     # -- for whoever runs the operation --------------------------------------------------------------------
 
-    def becomes_asynchronous(self) -> None:
-        """Another thread will complete it."""
-        self._finished = threading.Event()
+    def becomes_asynchronous(self) -> threading.Event:
+        """Another thread will complete it, and then set this event."""
+        self._finished.clear()
+        return self._finished
 
     def complete(self, error: BaseException | None = None) -> None:
         """The operation is over; with an error, every wait raises it."""
         with self._lock:
             self._error = error
             self._is_over = True
+            self._completing = threading.get_ident()
             future = self._future
-        if self._finished is not None:
-            self._finished.set()
         if future is not None:
             self._fill(future)
 
@@ -57,7 +61,7 @@ class HcclWork(dist.Work):
 
     def fence(self) -> None:
         """Called by the card before it runs anything or is read by the host."""
-        self.on_fence()
+        self.on_fence(self)
 
     # -- dist.Work -----------------------------------------------------------------------------------------
 
@@ -68,15 +72,20 @@ class HcclWork(dist.Work):
             CollectiveError: the operation failed; or is not over after `timeout` (none or zero: the group's
             time-out).
         """
-        if not self._is_over and self._finished is not None:
+        if self._is_awaited():
             seconds = timeout.total_seconds() if timeout is not None else 0.0
             if not self._finished.wait(seconds if seconds > 0 else None):
                 raise CollectiveTimeout(f"{self._description()} is not over after wait({seconds:g} s)")
-        self._join()
+        self.join()
         return True
 
-    def _join(self) -> None:
-        if not self._is_over and self._finished is not None:
+    def _is_awaited(self) -> bool:
+        # A callback of the future runs in the completing thread, which cannot wait for itself.
+        return not self._finished.is_set() and self._completing != threading.get_ident()
+
+    def join(self) -> None:
+        """Wait for the end and account it."""
+        if self._is_awaited():
             self._finished.wait()
         if self._error is not None:
             raise _copy(self._error) from self._error

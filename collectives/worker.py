@@ -13,19 +13,23 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], None], threading.Event] | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._unfinished = 0
         self._thread: threading.Thread | None = None
 
-    def submit(self, job: Callable[[], None]) -> None:
-        """Run `job` after all earlier ones. It must not raise."""
+    def submit(self, job: Callable[[], None], done: threading.Event) -> None:
+        """Run `job` after all earlier ones. It must not raise.
+
+        `done` is set when it has run and the thread holds nothing of it any more: whether a tensor is still referenced
+        must not depend on this thread's speed.
+        """
         with self._changed:
             self._unfinished += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
-        self._jobs.put(job)
+        self._jobs.put((job, done))
 
     def is_idle(self) -> bool:
         return self._unfinished == 0
@@ -47,11 +51,14 @@ class Worker:
             self._jobs.put(None)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (entry := self._jobs.get()) is not None:
+            job, done = entry
+            del entry
             try:
                 job()
             finally:
                 del job
+                done.set()
                 with self._changed:
                     self._unfinished -= 1
                     self._changed.notify_all()
