@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import csv
 import dataclasses
+import itertools
 import math
 import os
 import re
@@ -40,6 +41,10 @@ from device.spec import CARDS, CardSpec, load_card
 
 Vary = Callable[[CardSpec, Sequence[float]], CardSpec]
 TOLERANCE = 0.01
+WORST = 0.1199
+FP8_EFFICIENCIES = [0.900 + 0.0005 * step for step in range(81)]
+RECIPES_US = [8.0, 8.25, 8.5, 8.75, 9.0]  # bf16 alone gives 9.2, and hardly feels the difference
+FP8_LOADS = [0.025 * step for step in range(61)]
 LONGEST = "32768^3"  # the one product of the table that runs longer than burst_s
 
 
@@ -58,28 +63,34 @@ def fitted(
     vary: Vary,
     start: Sequence[float],
     upper: Sequence[float],
-    exponent: float = 1.0,
 ) -> CardSpec:
-    """The card whose varied figures, from 0 to `upper`, give the least sum of |log(model / measured)|^(2 exponent).
-
-    An exponent above 1 gives rows that are far off more weight than least squares would.
-    """
+    """The card whose varied figures, from 0 to `upper`, give the least sum of log(model / measured)^2."""
 
     def residuals(values: np.ndarray) -> list[float]:
         card = vary(spec, [float(value) for value in values])
-        errors = [math.log((modelled(row, card) or math.nan) / row.value) for row in rows]
-        return [math.copysign(abs(error) ** exponent, error) for error in errors]
+        return [math.log((modelled(row, card) or math.nan) / row.value) for row in rows]
 
     bounds = (np.full(len(start), 1e-9), upper)
     result = least_squares(residuals, start, bounds=bounds, x_scale=start, xtol=1e-14, ftol=1e-14, gtol=1e-14)
     return vary(spec, [float(value) for value in result.x])
 
 
+def least_median(spec: CardSpec, rows: Sequence[Row], vary: Vary, grid: tuple[Sequence[float], ...]) -> CardSpec:
+    """The card of a grid of figures with the least median error of the rows, none of them off by more than `WORST`."""
+    best, least = spec, math.inf
+    for values in itertools.product(*grid):
+        card = vary(spec, values)
+        errors = [abs((modelled(row, card) or math.nan) / row.value - 1.0) for row in rows]
+        if max(errors) <= WORST and (median := float(np.median(errors))) < least:
+            best, least = card, median
+    return best
+
+
 def fit_mme(spec: CardSpec, rows: Sequence[Row]) -> CardSpec:
     """Fit the matrix engine: short products of bf16, with what all dtypes share, then fp8, long products, the others.
 
     The two fp8 tables, scaled per tensor and per row, differ by up to 18 % at the same shape, to which the model has
-    one answer: exponent 1.4 keeps it within 12 % of both.
+    one answer. Least squares would follow the rows that disagree; the least median follows those that agree.
     """
 
     def of(dtype: str, *kinds: str) -> list[Row]:
@@ -94,16 +105,22 @@ def fit_mme(spec: CardSpec, rows: Sequence[Row]) -> CardSpec:
         return dataclasses.replace(card, device=dataclasses.replace(card.device, recipe_s=values[2] * 1e-6))
 
     def vary_fp8(card: CardSpec, values: Sequence[float]) -> CardSpec:
-        return with_mme(card, "float8", gemm_efficiency=values[0], exposed_load=values[1])
+        card = with_mme(card, "float8", gemm_efficiency=values[0], exposed_load=values[1])
+        return dataclasses.replace(card, device=dataclasses.replace(card.device, recipe_s=values[2] * 1e-6))
 
     products = {dtype: of(dtype, "gemm MxKxN") for dtype in ("bfloat16", "float8")}
     short = {dtype: [row for row in found if row.shape != LONGEST] for dtype, found in products.items()}
-    long = [row for found in products.values() for row in found if row.shape == LONGEST] + of("bfloat16", "linear")
     spec = fitted(spec, short["bfloat16"], vary_bf16, (0.97, 0.5, 10.0), (1.0, 5.0, 50.0))
-    spec = fitted(spec, short["float8"], vary_fp8, (0.93, 1.5), (1.0, 5.0), exponent=1.4)
-    spec = fitted(spec, long, _vary_one("bfloat16", "sustained_share"), (0.85,), (1.0,))
+    for dtype in ("bfloat16", "float8"):
+        if dtype == "float8":
+            spec = with_mme(spec, dtype, sustained_share=spec.mme.sustained_share["bfloat16"])
+            spec = least_median(spec, short[dtype], vary_fp8, (FP8_EFFICIENCIES, FP8_LOADS, RECIPES_US))
+        long = [row for row in products[dtype] if row.shape == LONGEST] + of(dtype, "linear")
+        spec = fitted(spec, long, _vary_one(dtype, "sustained_share"), (0.85,), (1.0,))
+    spec = least_median(spec, products["float8"], vary_fp8, (FP8_EFFICIENCIES, FP8_LOADS, RECIPES_US))
     for dtype in ("float16", "float32"):
-        spec = with_mme(spec, dtype, exposed_load=spec.mme.exposed_load["bfloat16"])
+        shared = {name: getattr(spec.mme, name)["bfloat16"] for name in ("exposed_load", "sustained_share")}
+        spec = with_mme(spec, dtype, **shared)
         spec = fitted(spec, of(dtype, "linear"), _vary_one(dtype, "gemm_efficiency"), (0.8,), (1.0,))
     for dtype in ("bfloat16", "float16", "float32"):
         spec = fitted(spec, of(dtype, "conv"), _vary_one(dtype, "convolution_efficiency"), (0.5,), (1.0,))
@@ -175,7 +192,7 @@ def taken_over(spec: CardSpec, source: CardSpec) -> CardSpec:
                 spec,
                 dtype,
                 convolution_efficiency=source.mme.convolution_efficiency[dtype],
-                sustained_share=source.mme.sustained_share,
+                sustained_share=source.mme.sustained_share[dtype],
             )
     return dataclasses.replace(
         spec,
@@ -208,7 +225,7 @@ SOURCES = {
     "gemm_efficiency": "NAVER Cloud GEMM table (bf16, fp8), HPC test linear (fp16, fp32)",
     "exposed_load": "NAVER Cloud GEMM table (bf16, fp8); fp16, fp32 as bf16",
     "convolution_efficiency": "HPC test conv; fp8 as bf16",
-    "sustained_share": "NAVER Cloud GEMM table 32768^3, HPC test linear",
+    "sustained_share": "NAVER Cloud GEMM table 32768^3, HPC test linear; fp16, fp32 as bf16",
     "recipe_s": "NAVER Cloud GEMM table: what all products pay",
     "base_s": "developer.habana.ai, recompilation tutorial: MNIST recipes",
     "split_s": "developer.habana.ai, recompilation tutorial: how they grow with the batch",

@@ -37,7 +37,7 @@ class MmeSpec:
     convolution_efficiency: dict[str, Share]
     exposed_load: dict[str, float]
     burst_s: Positive
-    sustained_share: Share
+    sustained_share: dict[str, Share]
 
 
 @dataclass(frozen=True)

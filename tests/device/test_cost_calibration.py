@@ -52,7 +52,9 @@ def test_a_calibration_restores_what_was_changed(copy: Path) -> None:
     cards = copy / "configs" / "cards"
     before = {path.name: path.read_text() for path in cards.iterdir()}
     path = cards / "gaudi3.toml"
-    path.write_text(path.read_text().replace("sustained_share = 0.8", "sustained_share = 0.7"))
+    path.write_text(
+        path.read_text().replace("sustained_share = { bfloat16 = 0.8", "sustained_share = { bfloat16 = 0.7")
+    )
     done = benchmark("benchmarks/calibrate.py", "--check", root=copy)
     assert done.returncode == 1
     assert "gaudi3: [mme] sustained_share" in done.stdout

@@ -54,7 +54,7 @@ class TestByHand:
     def test_a_long_product_slows_down(self) -> None:
         m = n = k = 32768
         full = 2 * m * n * k / (432e12 * MME.gemm_efficiency["bfloat16"])
-        by_hand = MME.burst_s + (full - MME.burst_s) / MME.sustained_share
+        by_hand = MME.burst_s + (full - MME.burst_s) / MME.sustained_share["bfloat16"]
         by_hand += MME.exposed_load["bfloat16"] * 2 * m * k / HBM
         assert seconds(product(1, m, n, k)) == pytest.approx(by_hand + KERNEL, rel=1e-12)
 

@@ -10,7 +10,7 @@ A product of batch b, results m x n, common dimension k:
                concurrency in the common dimension; a weight's gradient is small and has a long k).
     compute    2 x waves x arrays x h w k / (peak x efficiency of the dtype), k the part that one array does
     sustained  what exceeds burst_s goes on at sustained_share of the rate. Measured: 4.5 ms at 98 % of peak, 193 ms at
-               84 % (Gaudi2, 32768^3, bf16 and fp8 alike). The cause is not published: power, or traffic beyond SRAM.
+               84 % (Gaudi2, 32768^3, bf16), fp8 less. The cause is not published: power, or traffic beyond SRAM.
     load       exposed_load x bytes of the larger factor / HBM rate: its panels are loaded while the array waits. So a
                narrow product (small n beside a large m k) loses most; measured 92 % of peak at n = 1280.
     memory     the node's accesses, and the factors' repeated reads: if neither factor fits half the SRAM (the other
@@ -86,7 +86,7 @@ def mme_cost(node: EngineNode, spec: CardSpec, on_chip: Collection[int] = ()) ->
     operations = padded_operations(shape, dtype, spec) if shape is not None else node.operations
     efficiency = (spec.mme.gemm_efficiency if is_product else spec.mme.convolution_efficiency)[dtype]
     compute = operations / (spec.mme.peak_flops[dtype] * efficiency)
-    compute += max(0.0, compute - spec.mme.burst_s) * (1.0 / spec.mme.sustained_share - 1.0)
+    compute += max(0.0, compute - spec.mme.burst_s) * (1.0 / spec.mme.sustained_share[dtype] - 1.0)
     repeated = exposed = 0.0
     if is_product and shape is not None:
         batch, m, n, k = shape
