@@ -131,8 +131,9 @@ def held_cards() -> list[CardRecord]:
 
     Removes the files of processes that have ended, where this user may.
     """
-    records = [record for folder in folders() for record in _read_folder(folder)]
-    return sorted(records, key=lambda record: (record.module, record.process.pid))
+    # A file that is being replaced may be listed under both of its lives.
+    records = {record.process: record for folder in folders() for record in _read_folder(folder)}
+    return sorted(records.values(), key=lambda record: (record.module, record.process.pid))
 
 
 def _ensure(folder: Path) -> None:
