@@ -17,7 +17,7 @@ import secrets
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,10 +105,13 @@ def folders() -> tuple[Path, ...]:
     return (Path(chosen),) if chosen else FOLDERS
 
 
-def publish(record: CardRecord) -> Path:
-    """Write the record, or write it again. Returns its file. Raises OSError where no folder can be had."""
+def publish(record: CardRecord, where: Sequence[Path] | None = None) -> Path:
+    """Write the record, or write it again, in the first of the folders that can be used. Returns its file.
+
+    Raises OSError where no folder can be had.
+    """
     problem: OSError | None = None
-    for folder in folders():
+    for folder in folders() if where is None else where:
         try:
             _ensure(folder)
             with _opened(folder) as descriptor:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import modules
-from .card_records import HEARTBEAT, CardKind, CardRecord, PoolUse, publish, withdraw
+from .card_records import HEARTBEAT, CardKind, CardRecord, PoolUse, folders, publish, withdraw
 from .liveness import ProcessId
 from .power import busy_seconds, energy_joules, temperatures
 from .spec import CardSpec
@@ -48,6 +48,7 @@ class Presence:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._folders = folders()  # as of now: the script may change its environment
         self._path: Path | None = None
         self._record = _first_record(spec, module)
 
@@ -94,7 +95,7 @@ class Presence:
             if self._stopped.is_set():
                 return
             self._record = replace(record, updated=time.time())
-            path = publish(self._record)
+            path = publish(self._record, self._folders)
             if self._path is not None and self._path != path:
                 withdraw(self._path)  # its folder is full
             self._path = path
