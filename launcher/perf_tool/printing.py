@@ -11,6 +11,9 @@ from .tracks import Chain, Node
 
 TAG = "pytorch_profiler - DEBUG - "
 
+SHOWN_US = 0.5
+"""From this on, in us, a time is not printed as 0.000 ms."""
+
 
 def lines(summary: Summary, top: int) -> Iterator[str]:
     """All lines, without the tag."""
@@ -32,7 +35,9 @@ def lines(summary: Summary, top: int) -> Iterator[str]:
     yield f"  MME lower precision ratio: {_optional(summary.lower_precision)}"
     yield f"  MME/TPC overlap degree: {_optional(summary.overlap)}"
     for engine, time in summary.engines.items():
-        yield f"  {engine} total: {_ms(time)} ({_percent(summary.share(time))})"
+        steady = summary.steady_engines[engine]
+        outside = f"; {_ms(time - steady)} of it outside the steady time" if time - steady >= SHOWN_US else ""
+        yield f"  {engine} total: {_ms(time)} ({_percent(summary.share(steady))}{outside})"
     yield f"  Idle: {_ms(summary.idle)} ({_percent(summary.share(summary.idle))})"
     yield ""
     yield "Top nodes:"
@@ -82,6 +87,7 @@ def as_json(summary: Summary, top: int) -> dict[str, Any]:
             "launch": summary.launch + summary.eager,
         },
         "engines_us": summary.engines,
+        "engine_shares": {engine: summary.share(time) for engine, time in summary.steady_engines.items()},
         "mme_lower_precision_ratio": summary.lower_precision,
         "mme_tpc_overlap_degree": summary.overlap,
         "top_nodes": [vars(node) for node in summary.nodes[:top]],

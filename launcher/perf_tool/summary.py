@@ -40,7 +40,7 @@ class Summary:
     """Figures of one trace; times in us.
 
     `span`: from the first kernel's start to the end of the last. `input_time`: staging on the host and copies to the
-    card in that time, so without the model's. `engines`: busy time of each.
+    card in that time, so without the model's. `engines`: busy time of each, `steady_engines`: in the steady time.
     """
 
     span: float
@@ -54,6 +54,7 @@ class Summary:
     host_busy: float
     device_busy: float
     engines: dict[str, float]
+    steady_engines: dict[str, float]
     idle: float
     idle_with_host: float
     overlap: float | None
@@ -91,6 +92,8 @@ def summarize(tracks: Tracks) -> Summary | None:
     host = tracks.host()
     busy = {engine: union([track.busy() for track in engines[engine]]) for engine in ENGINES}
     device = bridged(union(busy.values()), CHANGE_US)
+    if not len(device):  # nothing took any time
+        return None
     # Copies of the model to the card before the first kernel are no step.
     kernels = union([busy[engine] for engine in ENGINES if engine != "DMA"])
     kernels = kernels if len(kernels) else device
@@ -118,6 +121,7 @@ def summarize(tracks: Tracks) -> Summary | None:
         host_busy=length(intersection(work, steady)),
         device_busy=length(intersection(device, steady)),
         engines={engine: length(busy[engine]) for engine in ENGINES},
+        steady_engines={engine: length(intersection(busy[engine], steady)) for engine in ENGINES},
         idle=length(steady_idle),
         idle_with_host=length(intersection(steady_idle, work)),
         overlap=length(intersection(busy["MME"], busy["TPC"])) / min(mme, tpc) if mme and tpc else None,
