@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -257,16 +256,18 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
 def write(document: Mapping[str, Any], path: Path) -> None:
     """Write a file, its folder too. Raises ConfigurationError where that is not possible."""
     text = json.dumps(nested(document), indent=4) + "\n"
-    aside = None
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"profiler configuration {path} is no file; choose another by --config-filename")
+    target = path.resolve()  # of a link: the file that it leads to
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".prof_config", delete=False) as file:
-            aside = file.name
-            file.write(text)
-        os.replace(aside, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            aside.write_text(text)
+            os.replace(aside, target)
+        finally:
+            aside.unlink(missing_ok=True)
     except OSError as error:
-        if aside is not None:
-            Path(aside).unlink(missing_ok=True)
         raise ConfigurationError(
             f"profiler configuration {path} cannot be written: {error.strerror}; choose another by --config-filename"
         ) from error

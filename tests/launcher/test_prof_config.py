@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import stat
 import subprocess
 import sys
 import time
@@ -203,6 +204,19 @@ def test_units_and_monitors_are_stored(home: Path) -> None:
 
 def test_range_tells_that_it_changes_the_phase(home: Path) -> None:
     assert "phase is multi-enq now, because device-acq takes no range" in call("-g", "0-3").output
+
+
+def test_only_files_are_replaced_and_links_stay(home: Path) -> None:
+    os.mkfifo(home / "pipe")
+    assert "is no file" in refused("--config-filename", str(home / "pipe"), "-e", "off")
+    assert stat.S_ISFIFO((home / "pipe").stat().st_mode)
+    link = home / "link.json"
+    link.symlink_to(home / "shared.json")
+    call("--config-filename", str(link), "-s", "mine")
+    assert link.is_symlink() and load_configuration(home / "shared.json").session == "mine"
+    plain = home / "plain"
+    plain.touch()
+    assert (home / "shared.json").stat().st_mode == plain.stat().st_mode  # others may read it as the umask says
 
 
 def test_nothing_to_profile(home: Path) -> None:
