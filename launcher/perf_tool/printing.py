@@ -17,7 +17,7 @@ SHOWN_US = 0.5
 
 def lines(summary: Summary, top: int) -> Iterator[str]:
     """All lines, without the tag."""
-    both = summary.device_busy + summary.host_busy
+    both = summary.device_busy + summary.host_work
     device_part = summary.device_busy / both if both else 1.0
     yield f"Device/Host ratio: {_percent(device_part)} / {_percent(1 - device_part)}"
     yield ""
@@ -67,7 +67,11 @@ def verdict(summary: Summary) -> str:
     waiting, host, device = (
         _percent(summary.share(part)) for part in (summary.idle_with_host, summary.host_busy, summary.device_busy)
     )
-    return f"Verdict: {summary.bound} ({idle}, {waiting} while the host works; busy: host {host}, HPU {device})"
+    hidden = summary.host_work - summary.host_busy
+    text = f"{idle}, {waiting} while the host works; busy: host {host}, HPU {device}"
+    if hidden >= SHOWN_US:
+        text += f"; {_ms(hidden)} more of the host's work lies where graphs are compiled"
+    return f"Verdict: {summary.bound} ({text})"
 
 
 def as_json(summary: Summary, top: int) -> dict[str, Any]:
@@ -86,6 +90,7 @@ def as_json(summary: Summary, top: int) -> dict[str, Any]:
             "compile": summary.compile_time,
             "launch": summary.launch + summary.eager,
         },
+        "host_work_us": summary.host_work,
         "engines_us": summary.engines,
         "engine_shares": {engine: summary.share(time) for engine, time in summary.steady_engines.items()},
         "mme_lower_precision_ratio": summary.lower_precision,

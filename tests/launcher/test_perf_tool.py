@@ -307,6 +307,23 @@ def test_nothing_takes_less_than_no_time(tmp_path: Path) -> None:
     assert all(node["total"] >= 0 for node in figures(sample.write(tmp_path / "trace.json"))["top_nodes"])
 
 
+def test_eager_operators_that_run_ahead_of_their_compilation(tmp_path: Path) -> None:
+    """The host is through with its 40 operators, 25 us each, before the launch thread has compiled the first one."""
+    sample = SampleTrace()
+    sample.kernel("TPC", "relu_fwd_f32", 0.0, 5.0)
+    sample.host("compile", 10, 50_000)
+    for number in range(40):
+        sample.host("eager operator", 20 + 25.0 * number, 25)
+        sample.host("launch", 20 + 25.0 * number, 25)  # the bridge's function within it
+        sample.kernel("TPC", "relu_fwd_f32", 50_010 + 15.0 * number, 5.0)
+    path = sample.write(tmp_path / "trace.json")
+    found = figures(path)
+    assert (found["host_us"]["launch"], found["host_work_us"], found["host_busy_share"]) == (1000, 1000, 0)
+    assert found["verdict"] == "host-bound"
+    assert "1.000 ms more of the host's work lies where graphs are compiled" in printed(path)[-1]
+    assert "lazy mode" in found["recommendations"][0]
+
+
 def test_shares_are_of_the_steady_time(tmp_path: Path) -> None:
     sample = SampleTrace()
     sample.kernel("DMA", "MemcpyH2D", 0.0, 1000.0)  # the model
