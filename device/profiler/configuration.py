@@ -11,6 +11,7 @@ HABANA_PROF_CONFIG only  the plugins that the file names, no others
 from __future__ import annotations
 
 import dataclasses
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ def configuration(document: Mapping[str, Any]) -> ProfilerConfig:
     analyzer = ("enable", "traceAnalyzerCsv", "traceAnalyzerXlsx")
     return ProfilerConfig(
         session=document.get(names.SESSION, default.session),
-        output_dir=document.get(names.OUTPUT_DIR, default.output_dir),
+        output_dir=os.path.expanduser(document.get(names.OUTPUT_DIR, default.output_dir)),
         formats=tuple(chosen) or default.formats,
         phase=phase,
         invocations=(given or _FIRST_TWO) if phase in RANGED_PHASES else None,

@@ -60,6 +60,8 @@ def _text(value: Any) -> str | None:
 def _session(value: Any) -> str | None:
     if not isinstance(value, str) or not value.strip():
         return "use a name for the files"
+    if not value.isprintable():
+        return "use a name of printable characters"
     return "it begins the files' names, so it holds no '/'; the folder is outdir's" if "/" in value else None
 
 
@@ -165,18 +167,24 @@ def read(path: Path) -> Document:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8, or no path"
         raise ConfigurationError(
             f"profiler configuration {path} cannot be read: {reason}; write one by hl-prof-config"
         ) from error
     try:
-        return flatten(json.loads(text), str(path))
+        content = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigurationError(
             f"profiler configuration {path} is not valid JSON: {error.msg} in line {error.lineno}; write it anew by"
             f" hl-prof-config -e off"
         ) from error
+    except (RecursionError, ValueError) as error:
+        raise ConfigurationError(
+            f"profiler configuration {path}: nested too deep, or a number too long; write it anew by hl-prof-config"
+            " -e off"
+        ) from error
+    return flatten(content, str(path))
 
 
 def flatten(nested: Any, where: str) -> Document:
@@ -209,13 +217,16 @@ def _flatten_plugin(document: Document, plugin: dict[str, Any], where: str) -> N
             document[f"{name}@{key}"] = content  # beside values, not in them
 
 
+_AS_VALUE = " (a value is written {'value': ...})"
+
+
 def _flatten_values(document: Document, prefix: str, values: Any, where: str) -> None:
     for key, content in _table(values, f"{where}: {prefix}").items():
         name = f"{prefix}.{key}"
         if isinstance(content, dict) and "value" in content:
             document[name] = content["value"]
         else:
-            _flatten_values(document, name, content, f"{where} (a value is written {{'value': ...}})")
+            _flatten_values(document, name, content, where.removesuffix(_AS_VALUE) + _AS_VALUE)
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:

@@ -206,6 +206,10 @@ def test_range_tells_that_it_changes_the_phase(home: Path) -> None:
     assert "phase is multi-enq now, because device-acq takes no range" in call("-g", "0-3").output
 
 
+def test_a_folder_at_home(home: Path) -> None:
+    assert written(home, "-o", "~/traces").output_dir == str(home / "traces")
+
+
 def test_only_files_are_replaced_and_links_stay(home: Path) -> None:
     os.mkfifo(home / "pipe")
     assert "is no file" in refused("--config-filename", str(home / "pipe"), "-e", "off")
@@ -315,6 +319,9 @@ def test_scripts_work_beside_modules_of_our_names(tmp_path: Path, script: str) -
         (None, ["cannot be read", "No such file"]),
         ("{", ["is not valid JSON", "line 1", "-e off"]),
         ("[]", ["must be an object"]),
+        ('{"GeneralSettings": {"values": {"session": {"value": "a\\n"}}}}', ["session is 'a\\n'", "printable"]),
+        ("[" * 100_000, ["nested too deep"]),
+        ('{"a": ' + "1" * 5000 + "}", ["a number too long"]),
         ('{"Plugins": {}}', ["Plugins must be a list"]),
         ('{"Plugins": [{}]}', ["a plugin has no name", "HwTrace"]),
         ('{"GeneralSettings": {"values": {"outdir": "here"}}}', ["GeneralSettings.outdir", "{'value': ...}"]),
