@@ -45,6 +45,7 @@ class Session:
     def __init__(self, config: ProfilerConfig, card: ProfiledCard) -> None:
         self.config = config
         self._card = card
+        self._folder = Path(config.output_dir).absolute()  # the script may change its directory
         self._name = session_name(config.session, time.localtime())
         self._launches = 0
         self._recording = False
@@ -134,8 +135,7 @@ class Session:
         else:
             names = [hardware_name(config, self._name, card.module, invocations, extension) for extension in formats]
         header = session_header(card.spec, card.module, modules.own_rank(), config.session)
-        folder = Path(config.output_dir)
-        self._outputs = Outputs([folder / name for name in names], header, self._lost)
+        self._outputs = Outputs([self._folder / name for name in names], header, self._lost)
         if not self._over:
             self._tracer = Tracer(card.spec, SessionLayout(card.spec), config, card.recipe, self._outputs)
 

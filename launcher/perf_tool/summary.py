@@ -41,8 +41,8 @@ class Summary:
     """Figures of one trace; times in us.
 
     `span`: from the first kernel's start to the end of the last. `input_time`: staging on the host and copies to the
-    card in that time, so without the model's. `host_work`: in that time; `host_busy`: in the steady time. `engines`: busy
-    time of each, `steady_engines`: in the steady time.
+    card in that time, so without the model's. `host_work`: in that time; `host_busy`: in the steady time. `engines`:
+    busy time of each, `steady_engines`: in the steady time.
     """
 
     span: float
