@@ -202,6 +202,17 @@ class TestFailures:
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "No such file or directory" in told and "hl-prof-config -o" in told
 
+    def test_the_working_directory_is_gone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "gone").mkdir()
+        monkeypatch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        session = Session(config(Path("."), phase="device-acq"), card := FakeCard())
+        card.step()
+        session.finish()
+        assert "profiler: cannot write default_profiling" in capsys.readouterr().err
+
     def test_a_folder_that_is_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "traces").write_text("a file")
         session = Session(config(tmp_path / "traces", phase="profileApi"), card := FakeCard())
