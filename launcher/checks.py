@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import click
 from device.environment import read_settings
 from device.errors import ConfigurationError
 from device.modules import visible_modules
+from device.profiler.configuration import configuration_from_environment
 from device.spec import CardSpec, load_card
 
 from .messages import UserError
@@ -63,9 +65,14 @@ def choose_card(name: str) -> CardSpec:
 
 
 def check_environment() -> None:
-    """Check the device's variables in this process's environment, which each rank would otherwise refuse."""
+    """Check the device's and the profiler's variables in this process's environment, and the file that they name: each
+    rank would otherwise refuse them.
+    """
     try:
         read_settings()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the ranks give them
+            configuration_from_environment(os.environ)
     except ConfigurationError as error:
         raise UserError(str(error)) from error
 

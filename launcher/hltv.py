@@ -57,6 +57,8 @@ def perfetto_folder() -> Path:
 def check_trace(path: Path) -> None:
     """Check that `path` looks like a trace that Perfetto reads: JSON, plain or compressed by gzip."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"{path}: is no regular file, which the page may read more than once; give a trace file")
         with path.open("rb") as file:
             head = file.read(4096)
     except IsADirectoryError as error:

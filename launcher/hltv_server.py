@@ -86,6 +86,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        try:
+            self._answer()
+        except ValueError:  # a host or a path that is none
+            self.send_error(HTTPStatus.BAD_REQUEST)
+
+    def _answer(self) -> None:
         host = self.headers.get("Host", "")
         name = urllib.parse.urlsplit(f"//{host}").hostname or ""
         if self.server.hosts is not None and name not in self.server.hosts:

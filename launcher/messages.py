@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ import click
 
 USAGE_STATUS = 2
 """Exit status of a user's mistake."""
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Errors of a disk that takes no more."""
 
 
 class UserError(click.ClickException):
@@ -36,7 +41,20 @@ def readable(stream: TextIO) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # Python flushes its streams again at its end, and would change the exit status if that failed.
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, stream.fileno())
-        os.close(silent)
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Nothing more comes out of `stream`, which cannot be written.
+
+    Python flushes its streams again at its end, and would change the exit status if that failed.
+    """
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, stream.fileno())
+    os.close(silent)
+
+
+def unwritable(error: OSError) -> str:
+    """What to say where standard output cannot be written; it is silenced."""
+    silence(sys.stdout)
+    return f"standard output cannot be written: {error.strerror or error}; make room, or write to another place"

@@ -11,6 +11,7 @@ HABANA_PROF_CONFIG only  the plugins that the file names, no others
 from __future__ import annotations
 
 import dataclasses
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,17 +74,17 @@ def configuration_from_environment(environ: Mapping[str, str]) -> ProfilerConfig
     if profile == "0":
         return None
     if not profile and path:
-        return _resolve(_read(Path(path)), path, only_named=True)
+        return _resolve(_named(path), path, only_named=True)
     if profile == "1":
-        file = Path(path) if path else default_path(environ)
-        document = names.defaults() | (_read(file) if path or file.exists() else {})
-        return _with_hltv(_resolve(document, str(file)), environ)
+        file = default_path(environ)
+        document = names.defaults() | (_named(path) if path else _read(file) if file.exists() else {})
+        return _with_hltv(_resolve(document, path or str(file)), environ)
     try:
         document = names.template(profile or UNSET_TEMPLATE)
     except ConfigurationError as error:
         raise ConfigurationError(f"{PROFILE_VARIABLE}={profile!r}: {error}; or use 1 or 0") from error
     if path:
-        document |= _read(Path(path))
+        document |= _named(path)
     return _with_hltv(_resolve(document, path or f"{PROFILE_VARIABLE}={profile}"), environ)
 
 
@@ -150,7 +151,7 @@ def configuration(document: Mapping[str, Any]) -> ProfilerConfig:
     analyzer = ("enable", "traceAnalyzerCsv", "traceAnalyzerXlsx")
     return ProfilerConfig(
         session=document.get(names.SESSION, default.session),
-        output_dir=document.get(names.OUTPUT_DIR, default.output_dir),
+        output_dir=os.path.expanduser(document.get(names.OUTPUT_DIR, default.output_dir)),
         formats=tuple(chosen) or default.formats,
         phase=phase,
         invocations=(given or _FIRST_TWO) if phase in RANGED_PHASES else None,
@@ -173,6 +174,14 @@ def _read(path: Path) -> Document:
     if unknown:
         warnings.warn(f"profiler configuration {path}: unknown and without effect: {', '.join(unknown)}", stacklevel=2)
     return document
+
+
+def _named(path: str) -> Document:
+    """The file that HABANA_PROF_CONFIG names."""
+    try:
+        return _read(Path(path))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{CONFIG_VARIABLE}={path}: {error}") from error
 
 
 def _resolve(document: Document, where: str, only_named: bool = False) -> ProfilerConfig:

@@ -58,8 +58,10 @@ def stop() -> None:
     _started = False
     card = current_card()
     if _session is not None and card is not None:
-        card.flush_and_wait("synchronize")  # what was recorded in the range belongs to it
-        _session.stop()
+        try:
+            card.flush_and_wait("synchronize")  # what was recorded in the range belongs to it
+        finally:
+            _session.stop()  # a graph that fails ends the range too
 
 
 def flush() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,8 @@ def _text(value: Any) -> str | None:
 def _session(value: Any) -> str | None:
     if not isinstance(value, str) or not value.strip():
         return "use a name for the files"
+    if not value.isprintable():
+        return "use a name of printable characters"
     return "it begins the files' names, so it holds no '/'; the folder is outdir's" if "/" in value else None
 
 
@@ -166,18 +167,24 @@ def read(path: Path) -> Document:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8, or no path"
         raise ConfigurationError(
             f"profiler configuration {path} cannot be read: {reason}; write one by hl-prof-config"
         ) from error
     try:
-        return flatten(json.loads(text), str(path))
+        content = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigurationError(
             f"profiler configuration {path} is not valid JSON: {error.msg} in line {error.lineno}; write it anew by"
             f" hl-prof-config -e off"
         ) from error
+    except (RecursionError, ValueError) as error:
+        raise ConfigurationError(
+            f"profiler configuration {path}: nested too deep, or a number too long; write it anew by hl-prof-config"
+            " -e off"
+        ) from error
+    return flatten(content, str(path))
 
 
 def flatten(nested: Any, where: str) -> Document:
@@ -210,13 +217,16 @@ def _flatten_plugin(document: Document, plugin: dict[str, Any], where: str) -> N
             document[f"{name}@{key}"] = content  # beside values, not in them
 
 
+_AS_VALUE = " (a value is written {'value': ...})"
+
+
 def _flatten_values(document: Document, prefix: str, values: Any, where: str) -> None:
     for key, content in _table(values, f"{where}: {prefix}").items():
         name = f"{prefix}.{key}"
         if isinstance(content, dict) and "value" in content:
             document[name] = content["value"]
         else:
-            _flatten_values(document, name, content, f"{where} (a value is written {{'value': ...}})")
+            _flatten_values(document, name, content, where.removesuffix(_AS_VALUE) + _AS_VALUE)
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:
@@ -257,16 +267,18 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
 def write(document: Mapping[str, Any], path: Path) -> None:
     """Write a file, its folder too. Raises ConfigurationError where that is not possible."""
     text = json.dumps(nested(document), indent=4) + "\n"
-    aside = None
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"profiler configuration {path} is no file; choose another by --config-filename")
+    target = path.resolve()  # of a link: the file that it leads to
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".prof_config", delete=False) as file:
-            aside = file.name
-            file.write(text)
-        os.replace(aside, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            aside.write_text(text)
+            os.replace(aside, target)
+        finally:
+            aside.unlink(missing_ok=True)
     except OSError as error:
-        if aside is not None:
-            Path(aside).unlink(missing_ok=True)
         raise ConfigurationError(
             f"profiler configuration {path} cannot be written: {error.strerror}; choose another by --config-filename"
         ) from error

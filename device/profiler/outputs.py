@@ -6,7 +6,7 @@ A file system that fails ends the trace, not the run: the user is told once, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,10 +26,12 @@ class Trace(Protocol):
     def publish(self) -> None: ...
 
 
-def _open(path: Path, header: Mapping[str, Any]) -> list[Trace]:
+def _open(path: Path, header: Mapping[str, Any]) -> Iterator[Trace]:
     if path.suffix == ".csv":
-        return [RawCsv(path), AnalyzedNodes(path.with_name(f"{path.stem}_analyzed_nodes.csv"))]
-    return [JsonTrace(path, header)]
+        yield RawCsv(path)
+        yield AnalyzedNodes(path.with_name(f"{path.stem}_analyzed_nodes.csv"))
+    else:
+        yield JsonTrace(path, header)
 
 
 class Outputs:
@@ -42,7 +44,8 @@ class Outputs:
         for path in paths:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._traces += _open(path, header)
+                for trace in _open(path, header):
+                    self._traces.append(trace)
             except OSError as error:
                 self._fail(path, error)
                 break

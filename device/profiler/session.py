@@ -12,6 +12,7 @@ A session without the host's events, and one of single launches, is a trace of t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Protocol
@@ -135,6 +136,8 @@ class Session:
             names = [hardware_name(config, self._name, card.module, invocations, extension) for extension in formats]
         header = session_header(card.spec, card.module, modules.own_rank(), config.session)
         folder = Path(config.output_dir)
+        with contextlib.suppress(FileNotFoundError):  # a directory that is gone is told of where it is written to
+            folder = folder.absolute()  # the script may change its directory
         self._outputs = Outputs([folder / name for name in names], header, self._lost)
         if not self._over:
             self._tracer = Tracer(card.spec, SessionLayout(card.spec), config, card.recipe, self._outputs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import operator
 import sys
 import warnings
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch.autograd import DeviceType
 from torch.autograd import profiler as autograd_profiler
-from torch.autograd.profiler_util import FunctionEvent
+from torch.autograd.profiler_util import FunctionEvent, FunctionEventAvg
 from torch.profiler import ProfilerActivity, supported_activities
 from torch.profiler.profiler import profile as torch_profile
 
@@ -114,6 +115,7 @@ class profile(torch_profile):
             if activities is not None:
                 warnings.warn(f"torch.profiler: {control.REFUSED}", stacklevel=2)
         self._collection: Collection | None = None
+        self._failure: Exception | None = None
         super().__init__(activities=chosen, **options)
 
     def prepare_trace(self) -> None:
@@ -125,15 +127,30 @@ class profile(torch_profile):
         super().start_trace()
         if self._with_card:
             assert isinstance(self.profiler, _Results)
+            if self._collection is not None:  # started twice
+                self._collection.end()
             self._collection = self.profiler.collection = Collection()
 
     def stop_trace(self) -> None:
-        if self._collection is not None:
-            # Ends the current graph, so that what was recorded in the profile is in it.
-            self._collection.synchronize()
-            self._collection.end()
-            self._collection = None
+        collection, self._collection = self._collection, None
+        if collection is not None:
+            try:
+                # Ends the current graph, so that what was recorded in the profile is in it.
+                collection.synchronize()
+            except Exception as error:
+                self._failure = error
+            finally:
+                collection.end()
         super().stop_trace()
+
+    def _transit_action(self, *actions: Any) -> None:
+        """As PyTorch's. A graph that fails when the profile ends fails after the profile was handed over, which is
+        where it is needed most.
+        """
+        super()._transit_action(*actions)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
 
 def _signature() -> inspect.Signature:
@@ -147,6 +164,11 @@ profile.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def install() -> None:
-    """Make it PyTorch's profiler."""
+    """Make it PyTorch's profiler. Tables can be sorted by the names that scripts for this card use, such as
+    `self_hpu_time_total`.
+    """
     torch.profiler.profile = profile  # type: ignore[misc]
     torch.profiler.profiler.profile = profile  # type: ignore[misc]
+    for events in (FunctionEvent, FunctionEventAvg):
+        for name in ("device_time", "device_time_total", "self_device_time_total"):
+            setattr(events, name.replace("device", "hpu"), property(operator.attrgetter(name)))

@@ -118,6 +118,7 @@ class Tracer:
             self._arrow(line, moment, events[0][0].place, start + events[0][1])
 
     def copied(self, direction: str, nbytes: int, enqueued: float, start: float, end: float) -> None:
+        self._wait("wait", enqueued, "main")
         self._call("synMemCopyAsync", enqueued, enqueued, "main")
         self._call("synEventRecord", enqueued, enqueued, "main")
         if "DMA" in self._engines:

@@ -10,7 +10,7 @@ import click
 
 from habana_frameworks import _shield
 
-from ..messages import readable
+from ..messages import NO_ROOM, USAGE_STATUS, readable, unwritable
 
 EPILOG = """\b
 Examples:
@@ -97,6 +97,10 @@ def main() -> None:
         _complain(f"{error.format_message()} See hl-smi --help.", error.exit_code)
     except click.ClickException as error:
         _complain(error.format_message(), error.exit_code)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        _complain(unwritable(error), USAGE_STATUS)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(128 + signal.SIGINT)
 

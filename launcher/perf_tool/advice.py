@@ -47,7 +47,7 @@ def _host(summary: Summary) -> Iterator[str]:
 
 
 def _device(summary: Summary) -> Iterator[str]:
-    mme, tpc = summary.engines["MME"], summary.engines["TPC"]
+    mme, tpc = summary.steady_engines["MME"], summary.steady_engines["TPC"]
     if summary.lower_precision is not None and summary.lower_precision < LOW_LOWER_PRECISION:
         yield "Most of the MME's time is in 32 bits: use torch.autocast('hpu', dtype=torch.bfloat16)."
     if tpc > mme and summary.share(tpc) > LARGE_SHARE:

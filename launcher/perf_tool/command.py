@@ -20,7 +20,7 @@ EPILOG = """\b
 Reads what the profiler writes (HABANA_PROFILE=1, hl-prof-config) and what
 torch.profiler exports, plain or compressed by gzip, of any size.
 \b
-The verdict: host-bound where the host has more work than the HPU in the time
+The verdict: host-bound where the host has more work than the HPU, both
 without compilation, so that the HPU waits for it; HPU-bound otherwise.
 Missed fusions: elementwise kernels of up to 0.1 ms that follow each other on
 the TPC within a recipe. hltv shows the trace itself."""

@@ -11,10 +11,13 @@ from .tracks import Chain, Node
 
 TAG = "pytorch_profiler - DEBUG - "
 
+SHOWN_US = 0.5
+"""From this on, in us, a time is not printed as 0.000 ms."""
+
 
 def lines(summary: Summary, top: int) -> Iterator[str]:
     """All lines, without the tag."""
-    both = summary.device_busy + summary.host_busy
+    both = summary.device_busy + summary.host_work
     device_part = summary.device_busy / both if both else 1.0
     yield f"Device/Host ratio: {_percent(device_part)} / {_percent(1 - device_part)}"
     yield ""
@@ -32,7 +35,9 @@ def lines(summary: Summary, top: int) -> Iterator[str]:
     yield f"  MME lower precision ratio: {_optional(summary.lower_precision)}"
     yield f"  MME/TPC overlap degree: {_optional(summary.overlap)}"
     for engine, time in summary.engines.items():
-        yield f"  {engine} total: {_ms(time)} ({_percent(summary.share(time))})"
+        steady = summary.steady_engines[engine]
+        outside = f"; {_ms(time - steady)} of it outside the steady time" if time - steady >= SHOWN_US else ""
+        yield f"  {engine} total: {_ms(time)} ({_percent(summary.share(steady))}{outside})"
     yield f"  Idle: {_ms(summary.idle)} ({_percent(summary.share(summary.idle))})"
     yield ""
     yield "Top nodes:"
@@ -62,7 +67,11 @@ def verdict(summary: Summary) -> str:
     waiting, host, device = (
         _percent(summary.share(part)) for part in (summary.idle_with_host, summary.host_busy, summary.device_busy)
     )
-    return f"Verdict: {summary.bound} ({idle}, {waiting} while the host works; busy: host {host}, HPU {device})"
+    hidden = summary.host_work - summary.host_busy
+    text = f"{idle}, {waiting} while the host works; busy: host {host}, HPU {device}"
+    if hidden >= SHOWN_US:
+        text += f"; {_ms(hidden)} more of the host's work lies where graphs are compiled"
+    return f"Verdict: {summary.bound} ({text})"
 
 
 def as_json(summary: Summary, top: int) -> dict[str, Any]:
@@ -81,7 +90,9 @@ def as_json(summary: Summary, top: int) -> dict[str, Any]:
             "compile": summary.compile_time,
             "launch": summary.launch + summary.eager,
         },
+        "host_work_us": summary.host_work,
         "engines_us": summary.engines,
+        "engine_shares": {engine: summary.share(time) for engine, time in summary.steady_engines.items()},
         "mme_lower_precision_ratio": summary.lower_precision,
         "mme_tpc_overlap_degree": summary.overlap,
         "top_nodes": [vars(node) for node in summary.nodes[:top]],

@@ -35,8 +35,7 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
     """
     try:
         with path.open("rb") as raw:
-            packed = raw.read(len(_GZIP)) == _GZIP
-            raw.seek(0)
+            packed = raw.peek(len(_GZIP)).startswith(_GZIP)  # a pipe cannot be rewound
             source = gzip.GzipFile(fileobj=raw) if packed else raw
             with io.TextIOWrapper(source, encoding="utf-8-sig") as file:  # type: ignore[type-var]
                 yield from _Reader(file, path).events()
@@ -49,7 +48,7 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
     except (gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"--trace {path}: is damaged: {error}; profile the run again") from error
     except OSError as error:
-        raise UserError(f"--trace {path}: cannot be read: {error.strerror}; check its permissions") from error
+        raise UserError(f"--trace {path}: cannot be read: {error.strerror or error}; check its permissions") from error
     except UnicodeDecodeError as error:
         raise UserError(f"--trace {path}: is no trace in JSON: not UTF-8 text") from error
 
@@ -142,6 +141,8 @@ class _Reader:
                 if within and self._ended:
                     raise _cut_off(self._path) from error
                 self._at = error.pos
+                raise self._damaged() from error
+            except (RecursionError, ValueError) as error:  # nested too deep; an integer of thousands of digits
                 raise self._damaged() from error
             # A number at the window's end may go on behind it: 1 as 1.5 or 1e+5.
             if isinstance(value, (int, float)) and len(self._text) - end < _LONGEST_WORD and self._read():

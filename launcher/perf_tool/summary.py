@@ -2,9 +2,10 @@
 
 Time while the host compiles is a matter of the first steps and is reported by itself: the steady time, from the first
 kernel to the end of the last one, is without the moments in which the card idles because a graph is being compiled. The
-run is bound by the host where the host has more work in the steady time than the card has, for then the card waits for
-it; otherwise by the HPU. Of a pipeline of two stages the one with more work is the bottleneck, and where they do not
-overlap (a value is read at every step) it is the one whose speed-up gains most.
+run is bound by the host where the host has more work than the card has, compiling left out, for then the card waits for
+it; otherwise by the HPU. Host work counts also where it was done while a graph was being compiled and the card had to
+idle anyway: without the compilation it would have taken its time. Of a pipeline of two stages the one with more work is
+the bottleneck, and where they do not overlap (a value is read at every step) it is the one whose speed-up gains most.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Summary:
     """Figures of one trace; times in us.
 
     `span`: from the first kernel's start to the end of the last. `input_time`: staging on the host and copies to the
-    card in that time, so without the model's. `engines`: busy time of each.
+    card in that time, so without the model's. `host_work`: in that time; `host_busy`: in the steady time. `engines`:
+    busy time of each, `steady_engines`: in the steady time.
     """
 
     span: float
@@ -51,9 +53,11 @@ class Summary:
     compile_time: float
     launch: float
     eager: float
+    host_work: float
     host_busy: float
     device_busy: float
     engines: dict[str, float]
+    steady_engines: dict[str, float]
     idle: float
     idle_with_host: float
     overlap: float | None
@@ -76,7 +80,7 @@ class Summary:
         """Whether the host holds up the card."""
         if not self.has_host:
             return self.share(self.idle) > NODES_WITHOUT_HOST_BOUND
-        return self.host_busy > self.device_busy
+        return self.host_work > self.device_busy
 
     def share(self, part: float) -> float:
         """Share of the steady time."""
@@ -91,6 +95,8 @@ def summarize(tracks: Tracks) -> Summary | None:
     host = tracks.host()
     busy = {engine: union([track.busy() for track in engines[engine]]) for engine in ENGINES}
     device = bridged(union(busy.values()), CHANGE_US)
+    if not len(device):  # nothing took any time
+        return None
     # Copies of the model to the card before the first kernel are no step.
     kernels = union([busy[engine] for engine in ENGINES if engine != "DMA"])
     kernels = kernels if len(kernels) else device
@@ -99,6 +105,9 @@ def summarize(tracks: Tracks) -> Summary | None:
     copies = union([track.copying_in() for track in engines["DMA"]])
     compiling = _first(host, COMPILE)
     work = _work(host)
+    eager = _first(host, EAGER)
+    launches = union(host.get(name, NONE) for name in LAUNCH[:2])
+    launches = launches if len(launches) else _first(host, LAUNCH[2:])
     idle = complement(device, begin, end)
     idle_compiling = intersection(idle, compiling)
     steady = complement(idle_compiling, begin, end)
@@ -113,11 +122,14 @@ def summarize(tracks: Tracks) -> Summary | None:
         data_loader=length(union(rows for name, rows in host.items() if _DATA_LOADER.search(name))),
         input_time=length(intersection(_first(host, STAGING), running)) + length(intersection(copies, running)),
         compile_time=length(compiling),
-        launch=length(union(host.get(name, NONE) for name in LAUNCH[:2])) or length(_first(host, LAUNCH[2:])),
-        eager=length(_first(host, EAGER)),
+        # A function of the bridge within an eager operator is named launch too.
+        launch=length(union([launches, eager])) - length(eager),
+        eager=length(eager),
+        host_work=length(intersection(work, running)),
         host_busy=length(intersection(work, steady)),
         device_busy=length(intersection(device, steady)),
         engines={engine: length(busy[engine]) for engine in ENGINES},
+        steady_engines={engine: length(intersection(busy[engine], steady)) for engine in ENGINES},
         idle=length(steady_idle),
         idle_with_host=length(intersection(steady_idle, work)),
         overlap=length(intersection(busy["MME"], busy["TPC"])) / min(mme, tpc) if mme and tpc else None,

@@ -8,9 +8,10 @@ underscores.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,12 +114,14 @@ class Tracks:
         self.taken = 0
 
     def take(self, event: dict[str, Any]) -> None:
-        """Take one event; those that are neither durations nor names are passed over."""
+        """Take one event; those that are neither durations nor names, or that no thread could do, are passed over."""
+        if not isinstance(event.get("pid"), Hashable) or not isinstance(event.get("tid"), Hashable):
+            return
         phase = event.get("ph")
         if phase == "X":
             begin, duration = _number(event.get("ts")), _number(event.get("dur"))
             if begin is not None:
-                self._span(event, begin, begin + (duration or 0.0))
+                self._span(event, begin, begin + max(duration or 0.0, 0.0))
         elif phase in ("B", "E"):
             self._half(event, phase)
         elif phase == "M":
@@ -137,7 +140,7 @@ class Tracks:
             track.open.append((str(event.get("name", "")), moment))
         elif track.open:
             name, begin = track.open.pop()
-            self._span(event | {"name": name}, begin, moment)
+            self._span(event | {"name": name}, begin, max(begin, moment))
 
     def _track(self, event: Mapping[str, Any], hint: str) -> Track:
         key = (event.get("pid"), event.get("tid"), hint)
@@ -240,9 +243,11 @@ def nodes_of(tracks: Iterable[Track]) -> list[Node]:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, str):  # some writers quote numbers that a double cannot hold
-        try:
-            return float(value)
-        except ValueError:
-            return None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)  # some writers quote numbers that a double cannot hold
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -165,9 +165,9 @@ def _edit_file(given: dict[str, Any], arch: str | None) -> None:
         document[names.ARCHITECTURE] = arch
     notes = _apply_settings(document, given) + _apply_units(document, given)
     with readable(sys.stdout):
+        names.write(document, path)
         if begun:
             click.echo(f"Config file was reset to {begun}")
-        names.write(document, path)
         click.echo(f"Config file was edited: {path}")
     for note in notes + _doubts(document):
         click.echo(f"{NAME}: {note}", err=True)

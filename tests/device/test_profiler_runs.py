@@ -107,7 +107,7 @@ def test_calls_are_refused_and_say_so(script, tmp_path: Path) -> None:
 
 def test_training_goes_on_where_the_folder_vanishes(script, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    code = TRAIN + f"import os; os.makedirs({str(folder)!r}); os.chdir({str(folder)!r})\n"
+    code = f"import os; os.makedirs({str(folder)!r}); os.chdir({str(folder)!r})\n" + TRAIN
     code += f"step(); shutil.rmtree({str(folder)!r}); print(step() < step())"
     done = script(code, HABANA_PROFILE="1")
     assert done.stdout == "False\n" and done.stderr.count("profiler: cannot write") == 1

@@ -105,6 +105,22 @@ class TestPhases:
         session.start()
         assert len(gemms(tmp_path / "default_profiling.json")) == 1
 
+    @pytest.mark.parametrize("phase", ["device-acq", "profileApi"])
+    def test_the_script_may_change_its_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        session = Session(config(Path("."), phase=phase), card := FakeCard())
+        (tmp_path / "elsewhere").mkdir()
+        for folder in (".", "elsewhere"):
+            os.chdir(folder)
+            session.start()
+            card.step()
+            session.stop()
+        session.finish()
+        assert len(gemms(tmp_path / "default_profiling.json")) == 2
+        assert os.listdir(tmp_path / "elsewhere") == []
+
     def test_a_file_that_was_taken_away_between_two_ranges_is_begun_anew(self, tmp_path: Path) -> None:
         session = Session(config(tmp_path, phase="profileApi"), card := FakeCard())
         for _ in range(2):
@@ -186,6 +202,17 @@ class TestFailures:
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "No such file or directory" in told and "hl-prof-config -o" in told
 
+    def test_the_working_directory_is_gone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "gone").mkdir()
+        monkeypatch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        session = Session(config(Path("."), phase="device-acq"), card := FakeCard())
+        card.step()
+        session.finish()
+        assert "profiler: cannot write default_profiling" in capsys.readouterr().err
+
     def test_a_folder_that_is_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "traces").write_text("a file")
         session = Session(config(tmp_path / "traces", phase="profileApi"), card := FakeCard())
@@ -194,6 +221,16 @@ class TestFailures:
         session.stop()
         session.finish()
         assert capsys.readouterr().err.count("cannot write") == 1
+
+    def test_one_of_several_files_that_cannot_be_opened(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        name = "x" * 230  # with the longer name of the nodes' table, more than a file's name may have
+        session = Session(config(tmp_path, phase="device-acq", session=name, formats=("csv",)), card := FakeCard())
+        card.step()
+        session.finish()
+        assert "File name too long" in capsys.readouterr().err
+        assert os.listdir(tmp_path) == []
 
     def test_what_was_complete_is_kept(
         self, tmp_path: Path, small_disk: None, capsys: pytest.CaptureFixture[str]

@@ -123,6 +123,21 @@ def test_the_host_s_threads_show_work_waits_and_the_bridge_s_functions(tmp_path:
     assert {"synLaunchWithExternalEvents", "synEventSynchronize"} <= {event["name"] for event in found}
 
 
+def test_waits_for_two_copies_in_a_row_are_two(tmp_path: Path) -> None:
+    def work(card: FakeCard) -> None:
+        card.timeline.record(1)
+        card.timeline.hand_over()
+        for _ in range(3):
+            card.timeline.copy("h2d", 4, pinned=True, wait=True)
+        card.timeline.record(1)
+        card.timeline.hand_over()
+
+    found = traced(tmp_path, FakeCard(), work)
+    copies = [(event["ts"], event["dur"]) for event in named(found, "MemcpyH2D")]
+    assert [(event["ts"], event["dur"]) for event in named(found, "wait")] == copies
+    assert [event["ts"] for event in named(found, "synMemCopyAsync")] == [start for start, _ in copies]
+
+
 def test_eager_operators(tmp_path: Path) -> None:
     def work(card: FakeCard) -> None:
         card.timeline.compile(STEP.name, 0.004)

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
+from device.card import current_card
 from device.profiler.torch_profile import profile
 from habana_frameworks.torch.activity_profiler import DebugActivity
 from habana_frameworks.torch.utils import profiler as parts
@@ -149,6 +150,42 @@ class TestTraces:
         assert step() == 64.0**3
 
 
+class TestFailures:
+    def test_a_graph_that_fails_at_the_end_fails_after_the_profile_is_written(self, step, tmp_path: Path) -> None:
+        path = tmp_path / "trace.json"
+        with (
+            pytest.raises(torch.OutOfMemoryError),
+            torch.profiler.profile(activities=[CPU, HPU], on_trace_ready=lambda p: p.export_chrome_trace(str(path))),
+        ):
+            step()
+            torch.ones(1 << 38, device="hpu")  # recorded here, run at the end
+        assert len(kernels(loaded(path))) == 2
+        with torch.profiler.profile(activities=[HPU]) as after:
+            step()
+        assert len(kernels(export(after, tmp_path / "after.json"))) == 2
+
+    def test_a_range_ends_with_a_graph_that_fails(self, step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        parts._start_profiler()
+        step()
+        torch.ones(1 << 38, device="hpu")
+        with pytest.raises(torch.OutOfMemoryError):
+            parts._stop_profiler()
+        step()
+        (path,) = tmp_path.glob("default_profiling_*")
+        assert len(kernels(loaded(path))) == 2
+        path.unlink()  # the next range begins another file
+
+    def test_a_profile_that_is_started_twice_leaves_nothing_behind(self, step) -> None:
+        profiled = torch.profiler.profile(activities=[HPU])
+        before = current_card().timeline.observer
+        profiled.start()
+        profiled.start()
+        step()
+        profiled.stop()
+        assert current_card().timeline.observer is before
+
+
 class TestTables:
     def test_kernels_have_rows_with_the_card_s_time(self, step) -> None:
         with torch.profiler.profile(activities=[CPU, HPU]) as profiled:
@@ -160,7 +197,7 @@ class TestTables:
         table = profiled.key_averages().table(sort_by="self_device_time_total", row_limit=20)
         assert "Self HPU" in table and "MemcpyD2H" in table and "Self HPU time total" in table
 
-    @pytest.mark.parametrize("sort_by", ["cpu_time_total", "device_time_total", "count", None])
+    @pytest.mark.parametrize("sort_by", ["cpu_time_total", "self_hpu_time_total", "count", None])
     def test_any_order(self, step, sort_by: str | None) -> None:
         with torch.profiler.profile(
             activities=[CPU, HPU], record_shapes=True, with_stack=True, profile_memory=True
@@ -242,5 +279,6 @@ def test_a_session_and_a_profile_at_once(step, tmp_path: Path, monkeypatch: pyte
     parts._stop_profiler()
     (path,) = tmp_path.glob("default_profiling_*")
     session = [event["name"] for event in kernels(json.loads(path.read_text()))]
+    path.unlink()
     torchs = [event["name"] for event in kernels(export(profiled, tmp_path / "trace.json"))]
     assert session == torchs * 2

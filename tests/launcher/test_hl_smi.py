@@ -417,11 +417,9 @@ def start(*arguments: str, **options: object) -> subprocess.Popen[str]:
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
         [sys.executable, "-c", PROGRAM, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
         env=environ,
-        **options,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options,
     )
 
 
@@ -442,6 +440,14 @@ def test_it_ends_quietly_when_nobody_reads_on() -> None:
         errors = program.stderr.read()
         program.wait(20)
     assert (program.returncode, errors) == (0, "")
+
+
+def test_a_full_disk_gets_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        process = start("-l", "1", stdout=full)
+    _, complaint = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert complaint.startswith("hl-smi: standard output cannot be written: ") and complaint.count("\n") == 1
 
 
 def test_it_loads_neither_torch_nor_ray() -> None:

@@ -104,6 +104,7 @@ def test_serves_the_trace_and_the_page_only(trace: Path) -> None:
         for path in ("perfetto/..%2f__init__.py", "perfetto/%2fetc/passwd", "my%20run.json", "perfetto/none"):
             assert get(path)[0] == 404
         assert get("trace/my%20run.json", Host="elsewhere.example")[0] == 403
+        assert get("perfetto/%00")[0] == get("", Host="[::1")[0] == 400
 
 
 @contextlib.contextmanager
@@ -157,7 +158,13 @@ def test_compressed_trace_is_taken(trace: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "remedy"),
-    [(None, "no such file"), (b"", "is empty"), (b"PK\3\4", "is no trace in JSON"), ("folder", "is a directory")],
+    [
+        (None, "no such file"),
+        (b"", "is empty"),
+        (b"PK\3\4", "is no trace in JSON"),
+        ("folder", "is a directory"),
+        ("pipe", "is no regular file"),
+    ],
 )
 def test_bad_file(tmp_path: Path, content: bytes | str | None, remedy: str) -> None:
     path = tmp_path / "trace.json"
@@ -165,6 +172,8 @@ def test_bad_file(tmp_path: Path, content: bytes | str | None, remedy: str) -> N
         path.write_bytes(content)
     elif content == "folder":
         path.mkdir()
+    elif content == "pipe":
+        os.mkfifo(path)
     answer = refused(str(path))
     assert str(path) in answer
     assert remedy in answer

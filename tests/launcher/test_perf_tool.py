@@ -271,6 +271,13 @@ HEAD = '{"schemaVersion": 1, "traceEvents": [{"ph": "X"'
         (HEAD.encode() + b', "name": "a long name that does not end', "is cut off"),
         (gzip.compress(HEAD.encode() + b"}" + os.urandom(4000).hex().encode())[:-2000], "is cut off"),
         (b"\x1f\x8b" + b"x" * 50, "is damaged"),
+        (b"[" * 100_000, "is no trace in JSON"),
+        (b'[{"ts": ' + b"1" * 5000 + b"}]", "is no trace in JSON"),
+        (b'[{"ph": "X", "name": "a", "cat": "Kernel", "ts": 1, "dur": 0, "pid": [], "tid": {}}]', "has no events of a"),
+        (
+            b'[{"ph": "X", "cat": "Kernel", "ts": 1, "dur": 0, "tid": 1, "args": {"engine": "MME"}}]',
+            "has no events of a",
+        ),
     ],
 )
 def test_bad_file(tmp_path: Path, content: bytes, text: str) -> None:
@@ -282,6 +289,67 @@ def test_bad_file(tmp_path: Path, content: bytes, text: str) -> None:
 def test_file_that_cannot_be_opened(tmp_path: Path) -> None:
     assert "no such file" in refused(tmp_path / "none.json")
     assert "is a directory" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["NaN", "-Infinity", "1e999", "9" * 400, '"inf"', '"x"', "true", "null", "[1]"])
+def test_moments_that_are_none_are_passed_over(tmp_path: Path, moment: str) -> None:
+    sample = steps(host=20, device=100)
+    expected = figures(sample.write(tmp_path / "trace.json"))
+    strange = json.dumps(sample.events[-1] | {"ts": "?"}).replace('"?"', moment)
+    path = tmp_path / "strange.json"
+    path.write_text(f"{json.dumps(sample.events)[:-1]}, {strange}]")
+    assert figures(path) == expected
+
+
+def test_nothing_takes_less_than_no_time(tmp_path: Path) -> None:
+    sample = steps(host=20, device=100)
+    sample.kernel("MME", "gemm", 0.0, -500.0)
+    assert all(node["total"] >= 0 for node in figures(sample.write(tmp_path / "trace.json"))["top_nodes"])
+
+
+def test_eager_operators_that_run_ahead_of_their_compilation(tmp_path: Path) -> None:
+    """The host is through with its 40 operators, 25 us each, before the launch thread has compiled the first one."""
+    sample = SampleTrace()
+    sample.kernel("TPC", "relu_fwd_f32", 0.0, 5.0)
+    sample.host("compile", 10, 50_000)
+    for number in range(40):
+        sample.host("eager operator", 20 + 25.0 * number, 25)
+        sample.host("launch", 20 + 25.0 * number, 25)  # the bridge's function within it
+        sample.kernel("TPC", "relu_fwd_f32", 50_010 + 15.0 * number, 5.0)
+    path = sample.write(tmp_path / "trace.json")
+    found = figures(path)
+    assert (found["host_us"]["launch"], found["host_work_us"], found["host_busy_share"]) == (1000, 1000, 0)
+    assert found["verdict"] == "host-bound"
+    assert "1.000 ms more of the host's work lies where graphs are compiled" in printed(path)[-1]
+    assert "lazy mode" in found["recommendations"][0]
+
+
+def test_shares_are_of_the_steady_time(tmp_path: Path) -> None:
+    sample = SampleTrace()
+    sample.kernel("DMA", "MemcpyH2D", 0.0, 1000.0)  # the model
+    sample.kernel("MME", "gemm", 2000.0, 60.0)
+    sample.kernel("DMA", "MemcpyH2D", 2010.0, 25.0)
+    sample.kernel("MME", "gemm", 2060.0, 40.0)
+    path = sample.write(tmp_path / "trace.json")
+    assert "  DMA total: 1.025 ms (25.0 %; 1.000 ms of it outside the steady time)" in printed(path)
+    assert figures(path)["engine_shares"] == {"MME": 1.0, "TPC": 0.0, "DMA": 0.25, "NIC": 0.0}
+
+
+def test_a_pipe_is_read_and_a_full_disk_is_told(tmp_path: Path) -> None:
+    sample = steps(host=20, device=100)
+    sample.kernel("MME", "\ud800", 0.0, 1.0)  # half a character, which no text file can hold
+    trace = sample.write(tmp_path / "trace.json").read_bytes()
+    tool = [sys.executable, "-m", "launcher.perf_tool", "--trace", "/dev/stdin"]
+    for content in (trace, gzip.compress(trace)):
+        run = subprocess.run(tool, cwd=ROOT, input=content, capture_output=True)
+        assert run.returncode == 0 and b"MME \\ud800: 0.001 ms" in run.stdout
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(tool, cwd=ROOT, input=trace, stdout=full, stderr=subprocess.PIPE)
+    assert run.returncode == 2
+    assert run.stderr.decode().splitlines() == [
+        "habana_perf_tool: standard output cannot be written: No space left on device; make room, or write to another"
+        " place"
+    ]
 
 
 @given(

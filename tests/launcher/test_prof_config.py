@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import stat
 import subprocess
 import sys
 import time
@@ -205,6 +206,23 @@ def test_range_tells_that_it_changes_the_phase(home: Path) -> None:
     assert "phase is multi-enq now, because device-acq takes no range" in call("-g", "0-3").output
 
 
+def test_a_folder_at_home(home: Path) -> None:
+    assert written(home, "-o", "~/traces").output_dir == str(home / "traces")
+
+
+def test_only_files_are_replaced_and_links_stay(home: Path) -> None:
+    os.mkfifo(home / "pipe")
+    assert "is no file" in refused("--config-filename", str(home / "pipe"), "-e", "off")
+    assert stat.S_ISFIFO((home / "pipe").stat().st_mode)
+    link = home / "link.json"
+    link.symlink_to(home / "shared.json")
+    call("--config-filename", str(link), "-s", "mine")
+    assert link.is_symlink() and load_configuration(home / "shared.json").session == "mine"
+    plain = home / "plain"
+    plain.touch()
+    assert (home / "shared.json").stat().st_mode == plain.stat().st_mode  # others may read it as the umask says
+
+
 def test_nothing_to_profile(home: Path) -> None:
     assert "nothing will be profiled" in call("--host", "off", "--hw-trace", "off").output
     with pytest.raises(ConfigurationError, match=r"nothing to profile.*HABANA_PROFILE=0"):
@@ -301,6 +319,9 @@ def test_scripts_work_beside_modules_of_our_names(tmp_path: Path, script: str) -
         (None, ["cannot be read", "No such file"]),
         ("{", ["is not valid JSON", "line 1", "-e off"]),
         ("[]", ["must be an object"]),
+        ('{"GeneralSettings": {"values": {"session": {"value": "a\\n"}}}}', ["session is 'a\\n'", "printable"]),
+        ("[" * 100_000, ["nested too deep"]),
+        ('{"a": ' + "1" * 5000 + "}", ["a number too long"]),
         ('{"Plugins": {}}', ["Plugins must be a list"]),
         ('{"Plugins": [{}]}', ["a plugin has no name", "HwTrace"]),
         ('{"GeneralSettings": {"values": {"outdir": "here"}}}', ["GeneralSettings.outdir", "{'value': ...}"]),
