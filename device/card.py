@@ -68,6 +68,7 @@ class Card:
             recipe = loaded.recipe
             self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
         except BaseException:
+            self._capture = None  # it would lack this graph
             self._residency.abandon()
             recording.abandon()
             raise
@@ -243,7 +244,8 @@ class Card:
             return
         self.timeline.hand_over()
         self._residency.reserve("replay", workspace=captured.workspace_bytes)
-        self.timeline.replay(captured.recipes, self.stream)
+        after = self._in_flight.before_replay(captured)
+        self._in_flight.replayed(captured, self.timeline.replay(captured.recipes, self.stream, after))
         captured.run()
         self._resume()
         if wait:
