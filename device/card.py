@@ -24,7 +24,7 @@ from .memory import Hbm, PoolLimits
 from .recipes import Recipes
 from .report import card_details, card_figures
 from .residency import Residency
-from .run_log import RunLog
+from .run_log import END_MARK, END_STEP, RunLog
 from .spec import CardSpec
 from .timeline import Timeline
 
@@ -286,9 +286,8 @@ class Card:
         dispatcher.publish(EventId.MARK_STEP, {})
         if self._bridge.recorded() > 0:
             self.flush("mark_step")
-            self.journal.mark(self.timeline.now)
-            if not self.journal.optimizer_steps:
-                self._step_ended()
+            if self.journal.mark(self.timeline.now):
+                self._step_ended(END_MARK)
         if wait:
             self.join()
 
@@ -296,12 +295,12 @@ class Card:
         """An optimizer has stepped."""
         self._catch_up()
         self.journal.end_step(self.timeline.now)
-        self._step_ended()
+        self._step_ended(END_STEP)
 
-    def _step_ended(self) -> None:
+    def _step_ended(self, call: tuple[str]) -> None:
         self.memory.end_step(self.timeline.now, self.journal.steps)
         if self.log is not None:
-            self.log.end_step()
+            self.log.end_step(call)
 
     def close(self) -> None:
         """Run what is left; nothing can be used afterwards."""

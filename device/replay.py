@@ -27,7 +27,7 @@ from .shares import time_shares
 from .spec import CardSpec
 from .timeline import COMPUTE, Timeline
 
-# What the calls in a log take. "end_step" is the log's own; "arrive" begins what a later "collective" ends.
+# What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a later "collective" ends.
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "record": (int,),
     "user": (float,),
@@ -49,6 +49,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "arrive": (str, tuple),
     "collective": (str, int, tuple),
     "end_step": (),
+    "end_mark": (),
 }
 
 
@@ -173,6 +174,8 @@ class CardReplay:
             self.timeline.compile(recipe.name, self.spec.compile.eager_s if is_eager else recipe.compile_seconds)
         elif name == "end_step":
             self.journal.end_step(self.timeline.now)
+        elif name == "end_mark":
+            self.journal.mark(self.timeline.now)
         else:
             if name in ("launch", "eager", "replay"):
                 for launched in arguments[0] if name == "replay" else arguments[:1]:
