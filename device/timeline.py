@@ -22,10 +22,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-from .spec import CardSpec
+from .spec import ENGINES, CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
-ENGINES = ("MME", "TPC", "DMA", "NIC")
 REMEMBERED = 4096  # activities whose ends are known; older ones lie behind any queue
 
 
