@@ -27,7 +27,7 @@ from .shares import time_shares
 from .spec import CardSpec
 from .timeline import COMPUTE, Timeline
 
-# What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a later "collective" ends.
+# What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a "collective" ends.
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "record": (int,),
     "user": (float,),
@@ -152,9 +152,9 @@ def _is_possible(name: str, values: tuple[Any, ...]) -> bool:
     if name == "copy" and values[0] not in ("h2d", "d2h"):
         return False
     back = -1 if name in ("stream_after", "host_after") else None
-    for value in (*values[:back], *(item for value in values if isinstance(value, tuple) for item in value)):
-        if isinstance(value, (int, float)) and not 0 <= value < LARGEST:
-            return False
+    inside = [item for value in values if isinstance(value, tuple) for item in value]
+    if any(isinstance(value, (int, float)) and not 0 <= value < LARGEST for value in (*values[:back], *inside)):
+        return False
     return back is None or -LARGEST < values[back] <= 0
 
 

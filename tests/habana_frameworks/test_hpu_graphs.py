@@ -129,7 +129,7 @@ class TestWrappedModules:
 
 
 class TestReplaysAndCopies:
-    """A replay starts when the copies to its inputs have arrived, and a copy follows the replays that use its tensor."""
+    """A replay starts when the copies to its inputs have arrived; a copy follows the replays that use its tensor."""
 
     def test_inputs_arrive_before_the_replay_and_outputs_leave_after_it(self) -> None:
         x = torch.zeros(2**20, device="hpu")

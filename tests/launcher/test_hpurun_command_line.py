@@ -112,7 +112,14 @@ def test_unknown_card(script: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("PT_HPU_LAZY_MODE", "7"), ("HPUCLUSTER_SOFTWARE", "new"), ("HABANA_PGM_LRU_MAX", "x")]
+    ("name", "value"),
+    [
+        ("PT_HPU_LAZY_MODE", "7"),
+        ("HPUCLUSTER_SOFTWARE", "new"),
+        ("HABANA_PGM_LRU_MAX", "x"),
+        ("HABANA_PGM_LRU_MAX", "-1"),
+        ("PT_HPU_MAX_COMPOUND_OP_SIZE", "-3"),
+    ],
 )
 def test_bad_device_variables(script: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
