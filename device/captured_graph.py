@@ -14,6 +14,7 @@ class CapturedGraph:
     """What one capture has recorded."""
 
     def __init__(self) -> None:
+        self.steps = 0  # of optimizers: each replay makes them again
         self._launches: list[tuple[LoadedRecipe, Any]] = []
         self._addresses: set[int] = set()
 
@@ -47,5 +48,6 @@ class CapturedGraph:
 
     def clear(self) -> None:
         """Let go of the memory."""
+        self.steps = 0
         self._launches.clear()
         self._addresses.clear()

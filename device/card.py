@@ -247,6 +247,8 @@ class Card:
         after = self._in_flight.before_replay(captured)
         self._in_flight.replayed(captured, self.timeline.replay(captured.recipes, self.stream, after))
         captured.run()
+        for _ in range(captured.steps):
+            self._optimizer_stepped()
         self._resume()
         if wait:
             self.join()
@@ -294,6 +296,11 @@ class Card:
     def end_step(self) -> None:
         """An optimizer has stepped."""
         self._catch_up()
+        if self._capture is not None:
+            self._capture.steps += 1
+        self._optimizer_stepped()
+
+    def _optimizer_stepped(self) -> None:
         self.journal.end_step(self.timeline.now)
         self._step_ended(END_STEP)
 

@@ -1,7 +1,7 @@
 """Reading a TOML description into a dataclass, with every bad key and value named.
 
 A field's limits stand in its type: `Count` and `Positive` for figures of which zero is absurd, `Share` and `Fraction`
-for parts of a whole; `Frequency`, `Bandwidth`, `Flops`, `Size` and `Delay` are also narrow enough to show a figure that was
+for parts of a whole; `Frequency`, `Bandwidth`, `Flops`, `Size` and `Delay` are narrow enough to show a figure that was
 written in another unit (1.8 for 1.8 GHz). All other numbers may be zero but not negative; none may be NaN or infinite.
 """
 

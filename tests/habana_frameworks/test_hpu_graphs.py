@@ -181,3 +181,24 @@ def test_a_capture_ends_where_memory_runs_out() -> None:
     x.fill_(5)
     graph.replay()
     assert y.tolist() == [6, 6]
+
+
+def test_a_replay_of_a_training_step_is_a_step() -> None:
+    net = nn.Linear(4, 4).to("hpu")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.ones(2, 4, device="hpu")
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        net(x).sum().backward()
+        optimizer.step()
+
+    step()
+    graph, journal = torch.hpu.HPUGraph(), runtime.card().journal
+    with torch.hpu.graph(graph):
+        step()
+    before = journal.steps
+    for _ in range(5):
+        graph.replay()
+    assert journal.steps == before + 5
+    graph.reset()
