@@ -96,7 +96,7 @@ class Card:
         self.timeline.join()
 
     def recipe(self, name: str) -> Recipe | None:
-        """The recipe or eager kernel of that name, if this process has made it."""
+        """The recipe or eager kernel of that name, while it is in a cache or in a captured graph."""
         return self.recipes.by_name(name)
 
     # -- the host's time ------------------------------------------------------------------------------------------
