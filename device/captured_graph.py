@@ -14,7 +14,9 @@ class CapturedGraph:
     """What one capture has recorded."""
 
     def __init__(self) -> None:
+        self.steps = 0  # of optimizers: each replay makes them again
         self._launches: list[tuple[LoadedRecipe, Any]] = []
+        self._addresses: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._launches)
@@ -22,6 +24,11 @@ class CapturedGraph:
     def add(self, loaded: LoadedRecipe, recording: Any) -> None:
         """A graph ended during the capture, and has run."""
         self._launches.append((loaded, recording))
+        self._addresses.update(address for _, _, _, address in recording.buffers())
+
+    def touches(self, address: int) -> bool:
+        """Whether a replay reads or writes the memory at that card address."""
+        return address in self._addresses
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -41,4 +48,6 @@ class CapturedGraph:
 
     def clear(self) -> None:
         """Let go of the memory."""
+        self.steps = 0
         self._launches.clear()
+        self._addresses.clear()

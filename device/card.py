@@ -24,7 +24,7 @@ from .memory import Hbm, PoolLimits
 from .recipes import Recipes
 from .report import card_details, card_figures
 from .residency import Residency
-from .run_log import RunLog
+from .run_log import END_MARK, END_STEP, RunLog
 from .spec import CardSpec
 from .timeline import Timeline
 
@@ -68,6 +68,7 @@ class Card:
             recipe = loaded.recipe
             self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
         except BaseException:
+            self._capture = None  # it would lack this graph
             self._residency.abandon()
             recording.abandon()
             raise
@@ -95,7 +96,7 @@ class Card:
         self.timeline.join()
 
     def recipe(self, name: str) -> Recipe | None:
-        """The recipe or eager kernel of that name, if this process has made it."""
+        """The recipe or eager kernel of that name, while it is in a cache or in a captured graph."""
         return self.recipes.by_name(name)
 
     # -- the host's time ------------------------------------------------------------------------------------------
@@ -243,8 +244,11 @@ class Card:
             return
         self.timeline.hand_over()
         self._residency.reserve("replay", workspace=captured.workspace_bytes)
-        self.timeline.replay(captured.recipes, self.stream)
+        after = self._in_flight.before_replay(captured)
+        self._in_flight.replayed(captured, self.timeline.replay(captured.recipes, self.stream, after))
         captured.run()
+        for _ in range(captured.steps):
+            self._optimizer_stepped()
         self._resume()
         if wait:
             self.join()
@@ -284,22 +288,26 @@ class Card:
         dispatcher.publish(EventId.MARK_STEP, {})
         if self._bridge.recorded() > 0:
             self.flush("mark_step")
-            self.journal.mark(self.timeline.now)
-            if not self.journal.optimizer_steps:
-                self._step_ended()
+            if self.journal.mark(self.timeline.now):
+                self._step_ended(END_MARK)
         if wait:
             self.join()
 
     def end_step(self) -> None:
         """An optimizer has stepped."""
         self._catch_up()
-        self.journal.end_step(self.timeline.now)
-        self._step_ended()
+        if self._capture is not None:
+            self._capture.steps += 1
+        self._optimizer_stepped()
 
-    def _step_ended(self) -> None:
+    def _optimizer_stepped(self) -> None:
+        self.journal.end_step(self.timeline.now)
+        self._step_ended(END_STEP)
+
+    def _step_ended(self, call: tuple[str]) -> None:
         self.memory.end_step(self.timeline.now, self.journal.steps)
         if self.log is not None:
-            self.log.end_step()
+            self.log.end_step(call)
 
     def close(self) -> None:
         """Run what is left; nothing can be used afterwards."""

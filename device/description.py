@@ -1,7 +1,8 @@
 """Reading a TOML description into a dataclass, with every bad key and value named.
 
-A field's limits stand in its type: `Count` and `Positive` for figures of which zero is absurd (a bandwidth), `Share`
-for efficiencies. All other numbers may be zero but not negative; none may be NaN or infinite.
+A field's limits stand in its type: `Count` and `Positive` for figures of which zero is absurd, `Share` and `Fraction`
+for parts of a whole; `Frequency`, `Bandwidth`, `Flops`, `Size` and `Delay` are narrow enough to show a figure that was
+written in another unit (1.8 for 1.8 GHz). All other numbers may be zero but not negative; none may be NaN or infinite.
 """
 
 from __future__ import annotations
@@ -39,15 +40,22 @@ def configs_dir() -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """A number must be more than `above` and at most `at_most`."""
+    """A number must be more than `above` and at most `at_most`, in `unit`."""
 
     above: float = -math.inf
     at_most: float = math.inf
+    unit: str = ""
 
 
 Count = Annotated[int, Limits(above=0)]
 Positive = Annotated[float, Limits(above=0)]
 Share = Annotated[float, Limits(above=0, at_most=1)]
+Fraction = Annotated[float, Limits(at_most=1)]
+Frequency = Annotated[float, Limits(above=1e6, at_most=1e12, unit=" Hz")]
+Bandwidth = Annotated[float, Limits(above=1e6, at_most=1e18, unit=" bytes per second")]
+Flops = Annotated[float, Limits(above=1e9, at_most=1e21, unit=" operations per second")]
+Size = Annotated[int, Limits(above=4095, at_most=2**48, unit=" bytes")]
+Delay = Annotated[float, Limits(at_most=1, unit=" seconds")]
 
 
 def read_table(path: Path, kind: str) -> dict[str, Any]:
@@ -141,7 +149,7 @@ def _checked(value: Any, wanted: Any, where: str) -> Any:
     if value < 0:
         raise ConfigurationError(f"{where} must not be negative; got {value!r}")
     if value <= limits.above:
-        raise ConfigurationError(f"{where} must be more than {limits.above}; got {value!r}")
+        raise ConfigurationError(f"{where} must be more than {limits.above:.15g}{limits.unit}; got {value!r}")
     if value > limits.at_most:
-        raise ConfigurationError(f"{where} must be at most {limits.at_most}; got {value!r}")
+        raise ConfigurationError(f"{where} must be at most {limits.at_most:.15g}{limits.unit}; got {value!r}")
     return value

@@ -38,6 +38,14 @@ def number(name: str, default: int) -> int:
         raise ConfigurationError(f"{name}={os.environ[name]!r} is not a whole number") from error
 
 
+def limit(name: str, default: int) -> int:
+    """A limit: a whole number that is not negative."""
+    value = number(name, default)
+    if value < 0:
+        raise ConfigurationError(f"{name}={value} is no limit; use a number that is not negative, or unset it")
+    return value
+
+
 def software_version() -> str:
     """The release of the emulated software: HPUCLUSTER_SOFTWARE, default 1.19.0."""
     version = os.environ.get("HPUCLUSTER_SOFTWARE") or DEFAULT_SOFTWARE
@@ -94,8 +102,8 @@ def read_settings() -> Settings:
     return Settings(
         software=software,
         lazy=lazy,
-        max_ops=1 if mode == 2 else number("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
-        lru_capacity=number("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
+        max_ops=1 if mode == 2 else limit("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
+        lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
         numerics=numerics == "on",
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
         recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),

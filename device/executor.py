@@ -32,6 +32,10 @@ class LoadedRecipe:
 class EagerKernel:
     """One operator of eager mode, ready to run."""
 
-    name: str
+    recipe: Recipe
     graph: Graph
     executable: Any
+
+    @property
+    def name(self) -> str:
+        return self.recipe.name

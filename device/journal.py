@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from .graph.causes import Cause
+from .step_times import StepTimes
 
 TOP_CAUSES = 20
-WARMUP_STEPS = 2  # the first steps compile
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,8 @@ class Journal:
 
     compilations: list[Compilation] = field(default_factory=list)
     fallbacks: Counter[str] = field(default_factory=Counter)
-    optimizer_steps: int = 0
-    marks: int = 0
-    step_ends: list[float] = field(default_factory=list)
-    mark_ends: list[float] = field(default_factory=list)
+    optimizer_steps: StepTimes = field(default_factory=StepTimes)
+    marks: StepTimes = field(default_factory=StepTimes)  # up to the first step of an optimizer
     graph_compile_seconds: float = 0.0
     received: int = 0  # bytes over PCIe
     sent: int = 0
@@ -45,7 +42,16 @@ class Journal:
     @property
     def steps(self) -> int:
         """Training steps: calls of `optimizer.step()`, or step marks where there is no optimizer."""
-        return self.optimizer_steps or self.marks
+        return self._steps.count
+
+    @property
+    def step_source(self) -> str:
+        """What ends a step: "optimizer" or "mark_step"."""
+        return "optimizer" if self.optimizer_steps.count else "mark_step"
+
+    @property
+    def _steps(self) -> StepTimes:
+        return self.optimizer_steps if self.optimizer_steps.count else self.marks
 
     def compiled(self, compilation: Compilation) -> None:
         """A graph was compiled."""
@@ -53,13 +59,15 @@ class Journal:
         self.graph_compile_seconds += compilation.seconds
 
     def end_step(self, moment: float) -> None:
-        self.optimizer_steps += 1
-        self.step_ends.append(moment)
+        """An optimizer has stepped."""
+        self.optimizer_steps.end(moment)
 
-    def mark(self, moment: float) -> None:
-        """A step mark with something before it."""
-        self.marks += 1
-        self.mark_ends.append(moment)
+    def mark(self, moment: float) -> bool:
+        """A step mark with something before it. Whether it ends a step: where no optimizer has stepped."""
+        if self.optimizer_steps.count:
+            return False
+        self.marks.end(moment)
+        return True
 
     def copied(self, direction: str, nbytes: int) -> None:
         """A copy between host and card: "h2d" or "d2h"."""
@@ -69,14 +77,8 @@ class Journal:
             self.sent += nbytes
 
     def step_seconds(self) -> float:
-        """Typical (median) modelled time of a step, the first two left out where there are more.
-
-        The median, so that an evaluation or a compilation between two steps does not count as training.
-        """
-        ends = self.step_ends or self.mark_ends
-        steps = [end - start for start, end in zip([0.0, *ends], ends, strict=False)]
-        kept = steps[WARMUP_STEPS:] or steps
-        return statistics.median(kept) if kept else 0.0
+        """Typical modelled time of a step."""
+        return self._steps.typical()
 
     def recompilations(self) -> int:
         return sum(compilation.cause.is_recompilation for compilation in self.compilations)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from .buckets import Admission, Buckets, dynamic_shapes
 from .compiler.compile import compile_graph, eager_program, place
@@ -44,13 +45,14 @@ class Recipes:
         self._log = log
         self._buckets = Buckets(settings.bucket_policies)
         self._dumps = GraphDumps(Path(FOLDER) if settings.graph_dumps else None)
-        self._by_name: dict[str, Recipe] = {}
+        self._by_name: WeakValueDictionary[str, Recipe] = WeakValueDictionary()  # those that a cache or a capture holds
         self._lines: dict[str, str] = {}
-        self._immediate: set[str] = set()
+        self._immediate: dict[str, Recipe] = {}
+        self._immediate_operators: set[str] = set()
         self._unpublished: list[Compilation] = []
 
     def by_name(self, name: str) -> Recipe | None:
-        """The recipe or eager kernel of that name, if this process has made it."""
+        """The recipe or eager kernel of that name, while it is in a cache or in a captured graph."""
         return self._by_name.get(name)
 
     def graph_named(self, name: str) -> Graph | None:
@@ -131,9 +133,10 @@ class Recipes:
             return kernel
         graph = graph_of(recording, {})
         name = f"{graph.nodes[0].op}_{graph.signature[:12]}"
-        kernel = EagerKernel(name, graph, self._bridge.Executable(recording))
+        recipe = place(eager_program(graph), self._spec, name, graph.signature)
+        kernel = EagerKernel(recipe, graph, self._bridge.Executable(recording))
         recording.remember()
-        self._learn(place(eager_program(graph), self._spec, name, graph.signature), eager=True)
+        self._learn(recipe, eager=True)
         self._timeline.compile(name, self._spec.compile.eager_s)
         self.kernels.put(recording.signature, kernel)
         return kernel
@@ -141,12 +144,12 @@ class Recipes:
     def of_immediate(self, operator: str, key: str, read: int, written: int) -> str:
         """Name of the recipe of an operator that ran outside a graph, of which only the traffic in bytes is known."""
         name = f"{operator}_{key[:12]}"
-        if name not in self._by_name:
-            recipe = place(_single(operator, read, written), self._spec, name, key)
+        if name not in self._immediate:
+            recipe = self._immediate[name] = place(_single(operator, read, written), self._spec, name, key)
             self._learn(recipe)
             if self._is_lazy:
-                text = DATA_DEPENDENT if operator in self._immediate else FIRST
-                self._immediate.add(operator)
+                text = DATA_DEPENDENT if operator in self._immediate_operators else FIRST
+                self._immediate_operators.add(operator)
                 self._timeline.compile(name, recipe.compile_seconds)
                 self._note(name, recipe.compile_seconds, Cause(text, operator, locate()), 1)
         return name

@@ -27,7 +27,7 @@ from .shares import time_shares
 from .spec import CardSpec
 from .timeline import COMPUTE, Timeline
 
-# What the calls in a log take. "end_step" is the log's own; "arrive" begins what a later "collective" ends.
+# What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a "collective" ends.
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "record": (int,),
     "user": (float,),
@@ -49,7 +49,12 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "arrive": (str, tuple),
     "collective": (str, int, tuple),
     "end_step": (),
+    "end_mark": (),
 }
+
+
+LARGEST = 2**63
+"""No count, size or time of a run comes near it."""
 
 
 class LogError(ValueError):
@@ -104,6 +109,8 @@ def read_record(document: Any) -> Record:
         card: CardSpec = parse_table(CardSpec, document["card"], "card")
         programs = programs_of(document["recipes"])
         calls = [_call(plain, f"calls[{number}]") for number, plain in enumerate(document["calls"])]
+        if any(number < 0 for numbers in document["segments"] for number in numbers):
+            raise LogError("segments: names a call that is not there")
         segments = [[calls[number] for number in numbers] for numbers in document["segments"]]
         sequence = [(int(number), int(count)) for number, count in document["sequence"]]
         if any(not 0 <= number < len(segments) or count < 0 for number, count in sequence):
@@ -129,7 +136,7 @@ def _call(plain: Any, where: str) -> tuple[Any, ...]:
     parts = plain if isinstance(plain, list) and plain and isinstance(plain[0], str) else [""]
     name, values = parts[0], tuple(tuple(value) if isinstance(value, list) else value for value in parts[1:])
     kinds = _ARGUMENTS.get(name)
-    if kinds is None or not _fit(values, kinds):
+    if kinds is None or not _fit(values, kinds) or not _is_possible(name, values):
         raise LogError(f"{where}: {plain!r:.60} is no call of a timeline")
     return (name, *values)
 
@@ -138,6 +145,17 @@ def _fit(values: tuple[Any, ...], kinds: tuple[type, ...]) -> bool:
     return len(values) == len(kinds) and all(
         type(value) is kind or (kind is float and type(value) is int) for value, kind in zip(values, kinds, strict=True)
     )
+
+
+def _is_possible(name: str, values: tuple[Any, ...]) -> bool:
+    """Whether figures are such as a run has: finite and not negative, but for marks, which count backwards."""
+    if name == "copy" and values[0] not in ("h2d", "d2h"):
+        return False
+    back = -1 if name in ("stream_after", "host_after") else None
+    inside = [item for value in values if isinstance(value, tuple) for item in value]
+    if any(isinstance(value, (int, float)) and not 0 <= value < LARGEST for value in (*values[:back], *inside)):
+        return False
+    return back is None or -LARGEST < values[back] <= 0
 
 
 class CardReplay:
@@ -173,6 +191,8 @@ class CardReplay:
             self.timeline.compile(recipe.name, self.spec.compile.eager_s if is_eager else recipe.compile_seconds)
         elif name == "end_step":
             self.journal.end_step(self.timeline.now)
+        elif name == "end_mark":
+            self.journal.mark(self.timeline.now)
         else:
             if name in ("launch", "eager", "replay"):
                 for launched in arguments[0] if name == "replay" else arguments[:1]:

@@ -34,7 +34,7 @@ def card_figures(
         "mode": settings.mode,
         "software": settings.software,
         "steps": journal.steps,
-        "step_source": "optimizer" if journal.optimizer_steps else "mark_step",
+        "step_source": journal.step_source,
         "graphs_compiled": len(journal.compilations),
         "recompilations": journal.recompilations(),
         "compile_seconds": journal.graph_compile_seconds,

@@ -23,7 +23,10 @@ FORMAT = 1
 """Version of the document's form."""
 
 END_STEP = ("end_step",)
-"""The call that ends a step; the timeline itself has none."""
+"""The call that ends an optimizer's step; the timeline itself has none."""
+
+END_MARK = ("end_mark",)
+"""The call that ends a step where no optimizer has stepped yet: a step mark."""
 
 SEGMENT_CALLS = 2000
 MAX_CALLS = 200_000
@@ -75,10 +78,10 @@ class RunLog:
             if eager:
                 self._eager.append(name)
 
-    def end_step(self) -> None:
-        """A step of the training has ended."""
+    def end_step(self, call: tuple[str] = END_STEP) -> None:
+        """A step of the training has ended, by an optimizer or by a step mark."""
         if not self.truncated:
-            self._calls.append(END_STEP)
+            self._calls.append(call)
             self._close()
 
     def _close(self) -> None:

@@ -10,11 +10,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .description import Count, Positive, Share, configs_dir, merged, parse_table, read_table
+from .description import (
+    Bandwidth,
+    Count,
+    Delay,
+    Flops,
+    Fraction,
+    Frequency,
+    Positive,
+    Share,
+    Size,
+    configs_dir,
+    merged,
+    parse_table,
+    read_table,
+)
 from .errors import ConfigurationError
 
 CARDS = ("gaudi", "gaudi2", "gaudi3")
 MME_DTYPES = ("bfloat16", "float16", "float8", "float32")
+ENGINES = ("MME", "TPC", "DMA", "NIC")
+REFUSABLE = ("float16", "float8_e4m3fn", "float8_e5m2")  # what one generation has and another has not
 
 
 @dataclass(frozen=True)
@@ -30,12 +46,12 @@ class MmeSpec:
     count: Count
     rows: Count
     columns: Count
-    clock_hz: Positive
-    peak_flops: dict[str, Positive]
+    clock_hz: Frequency
+    peak_flops: dict[str, Flops]
     tile: dict[str, Count]
     gemm_efficiency: dict[str, Share]
     convolution_efficiency: dict[str, Share]
-    exposed_load: dict[str, float]
+    exposed_load: dict[str, Fraction]
     burst_s: Positive
     sustained_share: dict[str, Share]
 
@@ -46,7 +62,7 @@ class TpcSpec:
 
     count: Count
     lanes_bytes: Count
-    clock_hz: Positive
+    clock_hz: Frequency
 
 
 @dataclass(frozen=True)
@@ -56,9 +72,9 @@ class HbmSpec:
     """
 
     stacks: Count
-    capacity_bytes: Count
-    pool_bytes: Count
-    bandwidth_bytes_per_s: Positive
+    capacity_bytes: Size
+    pool_bytes: Size
+    bandwidth_bytes_per_s: Bandwidth
     efficiency: Share
     granule_bytes: Count
 
@@ -67,8 +83,8 @@ class HbmSpec:
 class SramSpec:
     """On-chip memory: bytes, and bytes per second to the engines."""
 
-    capacity_bytes: Count
-    bandwidth_bytes_per_s: Positive
+    capacity_bytes: Size
+    bandwidth_bytes_per_s: Bandwidth
 
 
 @dataclass(frozen=True)
@@ -77,8 +93,8 @@ class PcieSpec:
 
     generation: Count
     lanes: Count
-    bandwidth_bytes_per_s: Positive
-    latency_s: float
+    bandwidth_bytes_per_s: Bandwidth
+    latency_s: Delay
 
 
 @dataclass(frozen=True)
@@ -90,7 +106,7 @@ class NicSpec:
     ports: Count
     scale_up: int
     scale_out: int
-    line_rate_bytes_per_s: Positive
+    line_rate_bytes_per_s: Bandwidth
 
 
 @dataclass(frozen=True)
@@ -102,21 +118,21 @@ class HostSpec:
     copy between pageable and pinned memory.
     """
 
-    record_s: float
-    eager_launch_s: float
-    launch_s: float
-    graph_replay_s: float
-    poll_s: float
+    record_s: Delay
+    eager_launch_s: Delay
+    launch_s: Delay
+    graph_replay_s: Delay
+    poll_s: Delay
     queue_depth: Count
-    staging_bytes_per_s: Positive
+    staging_bytes_per_s: Bandwidth
 
 
 @dataclass(frozen=True)
 class DeviceSpec:
     """Seconds on the card: `kernel_s` to start and drain one engine node, `recipe_s` to start and end one recipe."""
 
-    kernel_s: float
-    recipe_s: float
+    kernel_s: Delay
+    recipe_s: Delay
 
 
 @dataclass(frozen=True)
@@ -142,7 +158,7 @@ class PowerSpec:
 
     limit_w: Positive
     idle_w: float
-    engine_shares: dict[str, float]
+    engine_shares: dict[str, Fraction]
     chip_idle_c: float
     chip_limit_c: float
     board_idle_c: float
@@ -205,7 +221,7 @@ def _card_path(name: str, folder: Path) -> Path:
     """The file of a card that is named or given by path; relative paths start at `folder`."""
     if name in CARDS:
         return configs_dir() / "cards" / f"{name}.toml"
-    if name.endswith(".toml"):
+    if name.endswith(".toml") and "\0" not in name:
         return folder / name
     raise ConfigurationError(
         f"unknown card {name!r}; choose one of {', '.join(CARDS)}, or the path of a card file (.toml)"
@@ -260,3 +276,13 @@ def _check(card: CardSpec, where: str) -> None:
     ):
         if value > limit:
             raise ConfigurationError(f"{where}: {inner} is {value!r}, more than {outer}, {limit!r}; lower the first")
+    shares = card.power.engine_shares
+    if sorted(shares) != sorted(ENGINES) or abs(sum(shares.values()) - 1) > 1e-6:
+        raise ConfigurationError(
+            f"{where}: [power] engine_shares is {shares!r}; give {', '.join(ENGINES)}, which add up to 1"
+        )
+    for dtype in card.dtypes.refused:
+        if dtype not in REFUSABLE:
+            raise ConfigurationError(
+                f"{where}: [dtypes] refused has {dtype!r}; a card can lack {', '.join(REFUSABLE)}, nothing else"
+            )

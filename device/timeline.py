@@ -22,10 +22,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-from .spec import CardSpec
+from .spec import ENGINES, CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
-ENGINES = ("MME", "TPC", "DMA", "NIC")
 REMEMBERED = 4096  # activities whose ends are known; older ones lie behind any queue
 
 
@@ -77,7 +76,8 @@ class Timeline:
         self._shares: dict[str, tuple[tuple[str, float], ...]] = {}
         self._queue: deque[float] = deque()  # ends of the launches that the card has not finished
         self._ends: dict[int, float] = {}  # of recent activities, by number
-        self._marks: list[float] = []
+        self._marks: dict[int, float] = {}  # those that somebody still has
+        self._marked = 0  # marks so far
 
     # -- the host -------------------------------------------------------------------------------------------------
 
@@ -250,21 +250,26 @@ class Timeline:
     def mark(self, stream: int = 0) -> int:
         """An event recorded in a stream: the moment at which all that it has so far will have ended. Its number."""
         self._note("mark", stream)
-        self._marks.append(max(self.launcher, self.main, self.streams.get(stream, 0.0)))
-        return len(self._marks)
+        self._marked += 1
+        self._marks[self._marked] = max(self.launcher, self.main, self.streams.get(stream, 0.0))
+        return self._marked
+
+    def forget(self, mark: int) -> None:
+        """Nobody will ask for that mark again."""
+        self._marks.pop(mark, None)
 
     def moment(self, mark: int) -> float:
         """The moment of a mark, in seconds; 0 and less count from the last one backwards, as the log has them."""
-        return self._marks[mark - 1]
+        return self._marks[mark if mark > 0 else self._marked + mark]
 
     def stream_after(self, stream: int, mark: int) -> None:
         """Work put on `stream` from here on waits for a mark."""
-        self._note("stream_after", stream, mark - len(self._marks))
+        self._note("stream_after", stream, mark - self._marked)
         self.streams[stream] = max(self.streams.get(stream, 0.0), self.moment(mark))
 
     def host_after(self, mark: int) -> None:
         """The main thread waits for a mark."""
-        self._note("host_after", mark - len(self._marks))
+        self._note("host_after", mark - self._marked)
         self.main = max(self.main, self.moment(mark))
 
     def fallback(self, out: int, back: int) -> None:

@@ -159,7 +159,7 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
         sides.append(joint)
     try:
         peaks = {card["rank"]: int(card["memory"]["peak"]) for card in report["cards"]}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ReplayError(f"a card's record has no peak of memory: {error}") from error
     recorded, replayed = ([_side(joint, rank, peaks[rank]) for rank in records] for joint in sides)
     return {

@@ -46,6 +46,8 @@ def records_of(report: Any, version: int) -> dict[int, Record]:
             rank, log = card["rank"], card.get("log")
             if log is None:
                 continue
+            if not isinstance(rank, int) or rank in records or (isinstance(log, int) and log < 0):
+                raise ValueError(f"its rank is {rank!r} and its log {log!r}; each rank stands once, as a number")
             key = log if isinstance(log, int) else f"rank {rank}"
             if key not in read:
                 read[key] = read_record(json.loads(report["logs"][log]) if isinstance(log, int) else log)

@@ -146,13 +146,30 @@ class TestOwnCard:
         (
             "bandwidth_bytes_per_s = 2.45e12",
             "bandwidth_bytes_per_s = 0",
-            "[hbm]: bandwidth_bytes_per_s must be more than 0",
+            "[hbm]: bandwidth_bytes_per_s must be more than 1000000 bytes per second; got 0.0",
         ),
         ("efficiency = 0.85", "efficiency = 85", "[hbm]: efficiency must be at most 1; got 85.0"),
         ("efficiency = 0.85", "efficiency = nan", "[hbm]: efficiency must be a finite number; got nan"),
         ("limit_w = 600.0", "limit_w = inf", "[power]: limit_w must be a finite number; got inf"),
-        ("bfloat16 = 432e12", "bfloat16 = 0", "[mme]: peak_flops.bfloat16 must be more than 0; got 0.0"),
+        (
+            "bfloat16 = 432e12",
+            "bfloat16 = 0",
+            "[mme]: peak_flops.bfloat16 must be more than 1000000000 operations per second; got 0.0",
+        ),
         ("kernel_s = 1.5e-6", "kernel_s = -1.5e-6", "[device]: kernel_s must not be negative; got -1.5e-06"),
+        (
+            "exposed_load = {",
+            "exposed_load = { bfloat16 = 2.0 } # {",
+            "exposed_load.bfloat16 must be at most 1; got 2.0",
+        ),
+        ("refused = []", 'refused = ["int4"]', "[dtypes] refused has 'int4'; a card can lack float16"),
+        ("engine_shares = {", "engine_shares = { MME = 1.0 } # {", "give MME, TPC, DMA, NIC, which add up to 1"),
+        # a figure in another unit
+        ("clock_hz = 1.8e9", "clock_hz = 1.8", "[tpc]: clock_hz must be more than 1000000 Hz; got 1.8"),
+        ("bfloat16 = 432e12", "bfloat16 = 432", "must be more than 1000000000 operations per second; got 432.0"),
+        ("capacity_bytes = 103079215104", "capacity_bytes = 96", "capacity_bytes must be more than 4095 bytes; got 96"),
+        ("bandwidth_bytes_per_s = 2.45e12", "bandwidth_bytes_per_s = 2450", "1000000 bytes per second; got 2450.0"),
+        ("record_s = 4e-6", "record_s = 4", "[host]: record_s must be at most 1 seconds; got 4.0"),
         # two figures
         (
             "pool_bytes = 101602590720",
@@ -175,6 +192,11 @@ def test_a_bad_file_is_named_with_its_key(tmp_path: Path, old: str, new: str, me
     with pytest.raises(ConfigurationError, match=r"mine\.toml") as caught:
         load_card(file_with(tmp_path, GAUDI2.replace(old, new)))
     assert message in str(caught.value)
+
+
+def test_a_base_that_no_file_system_takes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="based_on: unknown card"):
+        load_card(file_with(tmp_path, 'based_on = "a\\u0000.toml"\n'))
 
 
 def test_zero_is_fine_where_it_means_nothing_to_pay(tmp_path: Path) -> None:

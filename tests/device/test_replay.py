@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from device.compiler.compile import place
 from device.compiler.program import Program
+from device.journal import Journal
 from device.replay import CardReplay, End, LogError, Meeting, read_record
-from device.run_log import MAX_SEQUENCE, SEGMENT_CALLS, RunLog
+from device.run_log import END_MARK, END_STEP, MAX_SEQUENCE, SEGMENT_CALLS, RunLog
 from device.spec import CardSpec, load_card
 from device.timeline import COMPUTE, Timeline
 
@@ -40,12 +41,12 @@ class Run:
         self.timeline.learn(name, recipe.seconds)
         self.timeline.compile(name, self.timeline.spec.compile.eager_s if eager else recipe.compile_seconds)
 
-    def step(self, name: str, operators: int = 100) -> None:
+    def step(self, name: str, operators: int = 100, end: tuple[str] = END_STEP) -> None:
         self.timeline.record(operators)
         self.timeline.hand_over()
         self.timeline.launch(name)
         self.timeline.wait()
-        self.log.end_step()
+        self.log.end_step(end)
 
     def document(self) -> dict[str, Any]:
         return json.loads(json.dumps(self.log.document(self.timeline.spec, launch_thread=True)))
@@ -184,6 +185,15 @@ class TestReplay:
         assert replay.timeline.main == run.timeline.main
         assert replay.timeline.streams == run.timeline.streams
 
+    def test_step_marks_before_the_first_step_of_an_optimizer_are_no_steps_of_its_own(self) -> None:
+        run, journal = Run(), Journal()
+        run.compile("graph_0", GEMM_HEAVY)
+        for end in (END_MARK, END_STEP, END_STEP, END_STEP):
+            run.step("graph_0", end=end)
+            (journal.mark if end == END_MARK else journal.end_step)(run.timeline.now)
+        figures = replayed(run, GAUDI2).figures()
+        assert (figures["steps"], figures["time"]["step"]) == (3, journal.step_seconds())
+
     def test_another_card_compiles_and_runs_with_its_own_figures(self) -> None:
         replay = replayed(training(GEMM_HEAVY), GAUDI3)
         placed = place(GEMM_HEAVY, GAUDI3, "graph_0", "")
@@ -239,7 +249,14 @@ class TestDamagedLogs:
             (lambda d: d["calls"].__setitem__(0, ["explode"]), r"calls\[0\]: .*explode.* is no call"),
             (lambda d: d["calls"].__setitem__(0, ["record", "ten"]), r"calls\[0\]"),
             (lambda d: d["calls"].__setitem__(0, []), r"calls\[0\]"),
+            (lambda d: d["calls"].__setitem__(0, ["record", -1]), r"calls\[0\]"),
+            (lambda d: d["calls"].__setitem__(0, ["record", 10**400]), r"calls\[0\]"),
+            (lambda d: d["calls"].__setitem__(0, ["user", float("inf")]), r"calls\[0\]"),
+            (lambda d: d["calls"].__setitem__(0, ["host_after", 5]), r"calls\[0\]"),
+            (lambda d: d["calls"].__setitem__(0, ["launch", "graph_0", 0, [-1]]), r"calls\[0\]"),
+            (lambda d: d["calls"].__setitem__(0, ["copy", "sideways", 1, True, True, []]), r"calls\[0\]: .*sideways"),
             (lambda d: d["segments"][0].append(99), "segments"),
+            (lambda d: d["segments"][0].append(-1), "segments"),
             (lambda d: d["sequence"].append([7, 1]), "sequence"),
             (lambda d: d["recipes"]["programs"].update(graph_0=[1, 2, 3]), "programs.graph_0"),
         ],

@@ -65,3 +65,23 @@ def test_a_bad_setting_ends_the_script_with_its_name(script: Script, name: str, 
     done = script(SHAPES, check=False, **{name: value})
     assert done.returncode != 0
     assert any("ConfigurationError" in line and value in line for line in done.stderr.splitlines())
+
+
+EVICTED = """
+    import gc
+    import torch
+    import habana_frameworks.torch.core as htcore
+    from device.card import current_card
+
+    names = []
+    for size in range(1, 30):
+        x = torch.ones(size).to("hpu") + 1
+        htcore.mark_step()
+        names.append(current_card().recipes.graphs.latest().recipe.name)
+    gc.collect()
+    print([names.index(name) for name in names if current_card().recipe(name) is not None])
+"""
+
+
+def test_recipes_that_left_the_cache_leave_memory(script: Script) -> None:
+    assert script(EVICTED, HABANA_PGM_LRU_MAX="3").stdout.splitlines()[-1] == "[26, 27, 28]"

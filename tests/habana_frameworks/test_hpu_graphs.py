@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 import habana_frameworks.torch.core as htcore
 from device.backend import runtime
+from device.timeline import COMPUTE, COPY_IN, COPY_OUT
 
 
 class TestHPUGraph:
@@ -124,3 +126,79 @@ class TestWrappedModules:
         with pytest.raises(RuntimeError, match="not supported during hpu graph capturing"):
             wrapped(torch.ones(1, device="hpu"))
         assert torch.ones(2).to("hpu").sum().item() == 2  # the card goes on
+
+
+class TestReplaysAndCopies:
+    """A replay starts when the copies to its inputs have arrived; a copy follows the replays that use its tensor."""
+
+    def test_inputs_arrive_before_the_replay_and_outputs_leave_after_it(self) -> None:
+        x = torch.zeros(2**20, device="hpu")
+        graph = torch.hpu.HPUGraph()
+        with torch.hpu.graph(graph):
+            y = x * 2
+        torch.hpu.synchronize()
+        line = runtime.card().timeline
+        source, result = torch.ones(2**20).pin_memory(), torch.empty(2**20).pin_memory()
+        ends: list[float] = []
+        for _ in range(2):
+            x.copy_(source, non_blocking=True)
+            ends.append(line.free[COPY_IN])
+            graph.replay(asynchronous=True)
+            ends.append(line.free[COMPUTE])
+        result.copy_(y, non_blocking=True)
+        ends.append(line.free[COPY_OUT])
+        copy = line.spec.pcie.latency_s + 4 * 2**20 / line.spec.pcie.bandwidth_bytes_per_s
+        work = runtime.card().recipes.graphs.latest().recipe.seconds
+        gaps = [end - start for start, end in itertools.pairwise(ends)]
+        assert gaps == pytest.approx([work, copy, work, copy])
+        assert result.tolist() == [2.0] * 2**20
+
+    def test_a_graph_that_was_let_go_holds_nothing_up(self) -> None:
+        x = torch.zeros(2**20, device="hpu")
+        graph = torch.hpu.HPUGraph()
+        with torch.hpu.graph(graph):
+            for _ in range(100):
+                x.mul_(2.0).sum()
+        torch.hpu.synchronize()
+        graph.replay(asynchronous=True)
+        graph.reset()
+        other = torch.zeros(4).to("hpu", non_blocking=True)
+        line = runtime.card().timeline
+        assert line.free[COPY_IN] < line.free[COMPUTE]
+        assert other.sum().item() == 0
+
+
+def test_a_capture_ends_where_memory_runs_out() -> None:
+    graph, x = torch.hpu.HPUGraph(), torch.ones(2, device="hpu")
+    graph.capture_begin()
+    too_large = torch.empty(2**36, device="hpu") + 1
+    with pytest.raises(torch.OutOfMemoryError):
+        graph.capture_end()
+    del too_large
+    assert not torch.hpu.is_current_stream_capturing()
+    with torch.hpu.graph(graph):
+        y = x + 1
+    x.fill_(5)
+    graph.replay()
+    assert y.tolist() == [6, 6]
+
+
+def test_a_replay_of_a_training_step_is_a_step() -> None:
+    net = nn.Linear(4, 4).to("hpu")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.ones(2, 4, device="hpu")
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        net(x).sum().backward()
+        optimizer.step()
+
+    step()
+    graph, journal = torch.hpu.HPUGraph(), runtime.card().journal
+    with torch.hpu.graph(graph):
+        step()
+    before = journal.steps
+    for _ in range(5):
+        graph.replay()
+    assert journal.steps == before + 5
+    graph.reset()

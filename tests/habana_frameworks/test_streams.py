@@ -56,6 +56,16 @@ class TestEvents:
             event.record()
         assert events[0].elapsed_time(events[-1]) >= 0
 
+    def test_events_that_are_gone_leave_nothing(self) -> None:
+        line = runtime.card().timeline
+        kept = torch.hpu.Event(enable_timing=True)
+        held = len(line._marks)
+        for _ in range(100):
+            torch.hpu.Event().record()
+            kept.record()
+        assert len(line._marks) == held + 1
+        assert kept.elapsed_time(kept) == 0
+
     def test_errors(self) -> None:
         timed, recorded = torch.hpu.Event(enable_timing=True), torch.hpu.Event()
         recorded.record()

@@ -119,6 +119,8 @@ def test_unknown_card(script: Path) -> None:
         ("HABANA_PGM_LRU_MAX", "x"),
         ("HABANA_PROFILE", "everything"),
         ("HABANA_PROF_CONFIG", "nowhere.json"),
+        ("HABANA_PGM_LRU_MAX", "-1"),
+        ("PT_HPU_MAX_COMPOUND_OP_SIZE", "-3"),
     ],
 )
 def test_bad_device_variables(script: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:

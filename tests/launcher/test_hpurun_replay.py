@@ -291,8 +291,25 @@ class TestCommand:
             ({"format": FORMAT, "cards": [{"rank": 0, "log": 3}], "logs": []}, ("the record of card 0 is damaged",)),
             ({"format": FORMAT, "cards": [{"rank": 0, "log": 0}], "logs": ["{}"]}, ("the log of card 0 is damaged",)),
             ({"format": FORMAT, "cards": [7]}, ("the record of card 0 is damaged",)),
+            (
+                {"format": FORMAT, "cards": [{"rank": "0", "log": 0}], "logs": ["{}"]},
+                ("its rank is '0' and its log 0",),
+            ),
+            ({"format": FORMAT, "cards": [{"rank": 0, "log": -1}], "logs": ["{}"]}, ("its rank is 0 and its log -1",)),
         ],
-        ids=["missing", "truncated", "list", "format", "empty", "no log", "no such log", "empty log", "no record"],
+        ids=[
+            "missing",
+            "truncated",
+            "list",
+            "format",
+            "empty",
+            "no log",
+            "no such log",
+            "empty log",
+            "no record",
+            "rank",
+            "log",
+        ],
     )
     def test_a_report_that_cannot_be_replayed(
         self, invoke: Callable[..., Result], report: Any, texts: tuple[str, ...]

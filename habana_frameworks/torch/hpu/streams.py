@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from device.backend import runtime
+from device.timeline import Timeline
 
 _ids = itertools.count(1)
 
@@ -75,12 +76,22 @@ class Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.enable_timing = enable_timing
         self._mark: int | None = None
+        self._timeline: Timeline | None = None  # that has the mark
+
+    def __del__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._timeline is not None and self._mark is not None:
+            self._timeline.forget(self._mark)
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the end of all work that the stream (default: the current one) has so far."""
         card = runtime.card()
         card.flush("Event.record")
-        self._mark = card.timeline.mark((stream or _current).stream_id)
+        self._forget()
+        self._timeline = card.timeline
+        self._mark = self._timeline.mark((stream or _current).stream_id)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Later work of the stream (default: the current one) starts after the mark, if there is one."""
