@@ -119,7 +119,7 @@ def test_half_of_a_batch_that_does_not_fit_runs_in_the_same_process(script, tmp_
         import gc
         import torch
         import habana_frameworks.torch.core as htcore
-
+        torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(2048, 256), torch.nn.ReLU(), torch.nn.Linear(256, 16))
         net = net.to("hpu")  # line 7
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
