@@ -97,14 +97,9 @@ class PointToPoint:
                 guard,
             )
 
-        def fence(work: HcclWork) -> None:
-            # A message that is on its way is awaited. One that nobody has sent yet is not: the sender may be
-            # waiting for what this card is about to compute, and a tensor must not be used before wait()
-            # anyway.
-            if work.is_completed() or (queue.receive_end and queue.receive_end.has_message(sequence)):
-                work.join()
-
-        work.on_fence = fence
+        # The card does not wait for a message: its sender may be waiting for what this card is about to compute, a
+        # tensor must not be used before wait() anyway, and whether it is there by now depends on this machine.
+        work.on_fence = lambda _: None
         queue.worker.submit(lambda: self._execute("recv", peer, message, queue, work, sequence, run), done)
         return work
 

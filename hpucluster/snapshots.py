@@ -34,6 +34,7 @@ class SnapshotThread(threading.Thread):
         self._report = report
         self._channel = channel
         self._stopped = threading.Event()
+        self._sending = threading.Lock()
 
     def run(self) -> None:
         """Push snapshots until `finish` is called or the driver has gone."""
@@ -46,15 +47,19 @@ class SnapshotThread(threading.Thread):
             period = max(PERIOD, (time.monotonic() - begin) / LARGEST_SHARE)
             if snapshot is None or snapshot == previous:
                 continue
-            try:
-                self._channel.send({"event": "snapshot", "snapshot": snapshot})
-            except OSError:
-                return  # the driver has gone; the channel's reader ends this process
+            with self._sending:
+                if self._stopped.is_set():
+                    return  # the report was sent meanwhile, and is the last word
+                try:
+                    self._channel.send({"event": "snapshot", "snapshot": snapshot})
+                except OSError:
+                    return  # the driver has gone; the channel's reader ends this process
             previous = snapshot
 
     def finish(self) -> None:
         """Stop, and send the whole report."""
-        self._stopped.set()
+        with self._sending:
+            self._stopped.set()
         report = self._report()
         if report is not None:
             self._channel.send({"event": "snapshot", "snapshot": report})

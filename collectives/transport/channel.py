@@ -90,10 +90,6 @@ class _End:
             )
         return header.read_arrival(pair[1 - side])
 
-    def has_message(self, sequence: int) -> bool:
-        """Has the sender come to this message?"""
-        return self._signals.value(_SENDER_HEADER) >= sequence
-
 
 class SendEnd(_End):
     """The sender's end."""

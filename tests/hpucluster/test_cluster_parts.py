@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from hpucluster.outcome import Outcome
 from hpucluster.placement import available_cores, rank_environment, threads_per_rank
 from hpucluster.report import build_report, unused_card, write_json
 from hpucluster.signals import SignalWatch
-from hpucluster.snapshots import SnapshotBoard
+from hpucluster.snapshots import SnapshotBoard, SnapshotThread
 
 
 def make_job(**changes: object) -> Job:
@@ -260,3 +262,26 @@ def test_descendants_are_found_and_killed() -> None:
     leftovers.kill(found)
     assert shell.wait(5) == -signal.SIGKILL
     shell.stdout.close()
+
+
+def test_nothing_is_sent_after_the_report() -> None:
+    """A live snapshot that is being made while the script ends must not replace the report."""
+    sent: list[dict[str, Any]] = []
+    making, ended = threading.Event(), threading.Event()
+
+    class Sink:
+        def send(self, message: dict[str, Any]) -> None:
+            sent.append(message["snapshot"])
+
+    def figures() -> dict[str, Any]:
+        making.set()
+        ended.wait(10)
+        return {"steps": 1}
+
+    thread = SnapshotThread(figures, lambda: {"steps": 2}, Sink())  # type: ignore[arg-type]
+    thread.start()
+    assert making.wait(10)
+    thread.finish()
+    ended.set()
+    thread.join(10)
+    assert sent == [{"steps": 2}]
