@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
+from .compiler.cost import transfer_seconds
 from .spec import ENGINES, CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
@@ -190,7 +191,7 @@ class Timeline:
             self._main_works("stage copy", staging)
         enqueued = self.main
         start = max(enqueued, self.free[line], self._end_of(after))
-        seconds = self.spec.pcie.latency_s + nbytes / self.spec.pcie.bandwidth_bytes_per_s
+        seconds = transfer_seconds(nbytes, self.spec)
         end = self.free[line] = start + seconds
         self.busy[line] += seconds
         if self.observer is not None:

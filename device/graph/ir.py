@@ -56,10 +56,6 @@ class Buffer:
     live: bool
 
     @property
-    def is_input(self) -> bool:
-        return self.resident
-
-    @property
     def is_output(self) -> bool:
         return self.live and not self.resident
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device.compiler.cost import transfer_seconds
 from device.errors import ConfigurationError
 from device.graph.causes import FIRST, explain
 from device.graph.ir import Buffer, Graph, Node, Operand, Window
@@ -100,12 +99,6 @@ class TestRecipeCache:
 
     def test_capacity_has_a_floor(self) -> None:
         assert RecipeCache(0).capacity == 3
-
-
-class TestTransfers:
-    def test_transfers_have_latency_and_bandwidth(self) -> None:
-        assert transfer_seconds(0, GAUDI2) == GAUDI2.pcie.latency_s
-        assert transfer_seconds(25 * 10**9, GAUDI2) == pytest.approx(1.0 + GAUDI2.pcie.latency_s)
 
 
 class TestCauses:

@@ -34,10 +34,12 @@ def take_rows(operator: Operator) -> list[Kernel]:
     return [_gather(operator, [picked, *_streams(operator)], result)]
 
 
-def _gather(operator: Operator, reads: list[Touch], result: Operand, name: str = "gather_fwd") -> Kernel:
+def _gather(
+    operator: Operator, reads: list[Touch], result: Operand, name: str = "gather_fwd", kind: str = "gather"
+) -> Kernel:
     return operator.tpc(
         name,
-        "gather",
+        kind,
         result.window.elements,
         reads=reads,
         dtype=result.window.dtype,
@@ -78,16 +80,7 @@ def index(operator: Operator) -> list[Kernel]:
     result = operator.writes[0]
     run = _indexed_run(source.window, result.window, len(indices))
     reads = [touch(source, nbytes=result.window.nbytes, run=run, in_order=False), *map(touch, indices)]
-    return [
-        operator.tpc(
-            "index_fwd",
-            "index",
-            result.window.elements,
-            reads=reads,
-            dtype=result.window.dtype,
-            shape=result.window.sizes,
-        )
-    ]
+    return [_gather(operator, reads, result, "index_fwd", "index")]
 
 
 def put(operator: Operator) -> list[Kernel]:
