@@ -96,6 +96,16 @@ class BoxSpec:
         """Cables of the pair that has fewest."""
         return min((len(ends) for ends in self.pair_ports.values()), default=0)
 
+    @property
+    def pair_rate(self) -> float:
+        """Bytes on the wire per second, one way, between two cards of the box: ports x line rate x efficiency."""
+        return self.ports_per_pair * self.ports.line_rate_bytes_per_s * self.roce.efficiency
+
+    @property
+    def scale_out_rate(self) -> float:
+        """Bytes on the wire per second, one way, that one card sends out of the box: the same of its other ports."""
+        return len(self.scale_out[0]) * self.ports.line_rate_bytes_per_s * self.roce.efficiency
+
     def to_plain(self) -> dict[str, Any]:
         """The box as a table, from which `box_of` makes it again."""
         return asdict(self)

@@ -18,7 +18,7 @@ from itertools import permutations
 
 from .box import RoceSpec
 from .place import Place
-from .wiring import DOWN, IN, OUT, UP, Link, Wiring
+from .wiring import DOWN, IN, OUT, UP, Attachment, Link, Wiring
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ def wire_bytes(nbytes: float, roce: RoceSpec) -> float:
     return nbytes + roce.message_overhead_bytes + packets * roce.packet_overhead_bytes
 
 
+def _order(link: Link) -> tuple[bool, Link]:
+    return link.direction != OUT, link
+
+
 class Traffic:
     """Messages of one phase, collected by `send`, `pairs` and `across`; `share` is a message's size as a share of the
     collective's bytes.
@@ -56,7 +60,7 @@ class Traffic:
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._counts: dict[Link, Counter[tuple[float, float]]] = defaultdict(Counter)
+        self._counts: dict[Link, dict[tuple[float, float], float]] = {}
         self._between: Counter[tuple[int, int, float, float]] = Counter()
         self.hops = 0
         self.sent = 0.0  # bytes that all cards together send, as a share of the collective's
@@ -89,15 +93,15 @@ class Traffic:
         self._one_end(IN, targets, sources, share, messages)
 
     def loads(self) -> tuple[Load, ...]:
-        """One link of each kind of load; the first in order of links where several carry the same."""
+        """One link of each kind of load; of several that carry the same the first, a sender's port before others."""
         if self._loads is None:
             kinds: dict[tuple[float, tuple[tuple[float, float, float], ...]], Link] = {}
             for link, counts in self._all_counts().items():
                 parts = tuple(sorted((count, share, left) for (share, left), count in counts.items()))
                 key = (self._wiring.rate(link), parts)
-                if key not in kinds or link < kinds[key]:
+                if key not in kinds or _order(link) < _order(kinds[key]):
                     kinds[key] = link
-            self._loads = tuple(sorted((Load(link, *key) for key, link in kinds.items()), key=lambda load: load.link))
+            self._loads = tuple(sorted((Load(link, *key) for key, link in kinds.items()), key=lambda load: _order(load.link)))
         return self._loads
 
     def busiest(self, nbytes: float) -> tuple[float, Load | None]:
@@ -121,61 +125,80 @@ class Traffic:
         cables = self._wiring.cables(source, target)
         key = (share / len(cables), 1.0)
         for port, far in cables:
-            self._counts[Link(OUT, source.box, source.module, port)][key] += messages
-            self._counts[Link(IN, target.box, target.module, far)][key] += messages
+            self._add(Link(OUT, source.box, source.module, port), key, messages)
+            self._add(Link(IN, target.box, target.module, far), key, messages)
         self._sent(messages, share)
+
+    def _add(self, link: Link, key: tuple[float, float], messages: float) -> None:
+        parts = self._counts.get(link)
+        if parts is None:
+            parts = self._counts[link] = {}
+        parts[key] = parts.get(key, 0.0) + messages
 
     def _one_end(
         self, direction: str, places: Sequence[Place], peers: Sequence[Place], share: float, messages: int
     ) -> int:
         """Loads of the ports of `places`, each with every peer of another domain; returns the number of messages.
 
-        Peers that are plugged alike are counted together, so that a thousand cards take milliseconds.
+        Cards that are plugged alike are counted together, so that a thousand of them take milliseconds.
         """
         wiring = self._wiring
-        alike: dict[tuple[int, ...], list[Place]] = {}
-        near: dict[tuple[int, int], Counter[tuple[int, ...]]] = defaultdict(Counter)
+        peers_of: dict[Attachment, list[Place]] = {}
+        near: dict[tuple[int, int], Counter[Attachment]] = defaultdict(Counter)
         for peer in peers:
             attachment = wiring.attachment(peer)
-            alike.setdefault(attachment, []).append(peer)
+            peers_of.setdefault(attachment, []).append(peer)
             near[wiring.domain(peer)][attachment] += 1
-        total = 0
+        alike: dict[tuple[Attachment, tuple[tuple[Attachment, int], ...]], list[Place]] = {}
         for place in places:
-            domain = wiring.domain(place)
-            for attachment, members in alike.items():
-                count = (len(members) - near[domain][attachment]) * messages if domain in near else (
-                    len(members) * messages
-                )
-                if not count:
-                    continue
-                other = members[0] if wiring.domain(members[0]) != domain else next(
-                    member for member in members if wiring.domain(member) != domain
-                )
-                total += count
-                self._count(direction, place, other, count, share)
+            own = near.get(wiring.domain(place), {})
+            alike.setdefault((wiring.attachment(place), tuple(own.items())), []).append(place)
+        total = 0
+        for (_, own_counts), members in alike.items():
+            counts = {attachment: len(found) for attachment, found in peers_of.items()}
+            for attachment, count in own_counts:
+                counts[attachment] -= count
+            domain = wiring.domain(members[0])
+            lanes: Counter[tuple[int, float, float]] = Counter()
+            for attachment, count in counts.items():
+                if count:
+                    peer = next(peer for peer in peers_of[attachment] if wiring.domain(peer) != domain)
+                    self._lanes(direction, members[0], peer, count * messages, share, lanes, len(members))
+                    total += count * messages * len(members)
+            for place in members:
+                ports = wiring.box.scale_out[place.module]
+                for (number, part, left), count in lanes.items():
+                    self._add(Link(direction, place.box, place.module, ports[number]), (part, left), count)
         return total
 
-    def _count(self, direction: str, place: Place, other: Place, count: int, share: float) -> None:
-        """`count` messages between `place` and cards plugged like `other`, at the ports of `place`."""
-        wiring = self._wiring
-        route = wiring.route(place, other)
+    def _lanes(
+        self,
+        direction: str,
+        place: Place,
+        peer: Place,
+        messages: int,
+        share: float,
+        lanes: Counter[tuple[int, float, float]],
+        members: int,
+    ) -> None:
+        """Add to `lanes` what `messages` messages between a card and cards plugged like `peer` put on each scale-out
+        port of it, by the port's number; and to the links behind the leaves what `members` such cards put there.
+        """
+        route = self._wiring.route(place, peer)
         part = share / len(route.lanes)
-        ports = wiring.box.scale_out[place.module]
         self.hops = max(self.hops, route.hops())
         for number, here, there in route.lanes:
-            left = wiring.fabric.spec.switches.hop_efficiency ** (1 if here == there else 3)
-            self._counts[Link(direction, place.box, place.module, ports[number])][part, left] += count
+            left = self._wiring.fabric.spec.switches.hop_efficiency ** (1 if here == there else 3)
+            lanes[number, part, left] += messages
             if direction == OUT and here != there:
-                self._between[here, there, part, left] += count
+                self._between[here, there, part, left] += messages * members
 
-    def _all_counts(self) -> dict[Link, Counter[tuple[float, float]]]:
+    def _all_counts(self) -> dict[Link, dict[tuple[float, float], float]]:
         """Loads of ports, and of the links between leaves and spines."""
-        counts = dict(self._counts)
-        switches: dict[Link, Counter[tuple[float, float]]] = defaultdict(Counter)
+        switches: dict[Link, dict[tuple[float, float], float]] = {}
         for (here, there, part, left), count in self._between.items():
             spines = self._wiring.spines(here, there)
-            for spine in spines:
-                switches[Link(UP, here, spine, 0)][part, left] += count / len(spines)  # type: ignore[assignment]
-                switches[Link(DOWN, there, spine, 0)][part, left] += count / len(spines)  # type: ignore[assignment]
-        counts.update(switches)
-        return counts
+            for link in (link for spine in spines for link in (Link(UP, here, spine, 0), Link(DOWN, there, spine, 0))):
+                parts = switches.setdefault(link, {})
+                parts[part, left] = parts.get((part, left), 0.0) + count / len(spines)
+        return {**self._counts, **switches}

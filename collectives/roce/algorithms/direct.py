@@ -36,9 +36,13 @@ def direct_steps(wiring: Wiring, places: Sequence[Place], pattern: str, is_small
     n = len(places)
     root, others = places[0], places[1:]
 
+    known: dict[float, Traffic] = {}  # a reduce-scatter and an all-gather look alike
+
     def everyone(name: str, share: float, reduces: bool = False) -> Stage:
-        traffic = Traffic(wiring)
-        traffic.everyone(places, share)
+        traffic = known.get(share)
+        if traffic is None:
+            traffic = known[share] = Traffic(wiring)
+            traffic.everyone(places, share)
         return Stage(name, traffic, reduces, n - 1)
 
     if pattern == fabric.ALL_REDUCE:

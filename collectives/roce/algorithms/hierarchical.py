@@ -45,21 +45,26 @@ class _Boxes:
         self.boxes = [[box[index], *box[:index], *box[index + 1 :]] for box in boxes]
         self.rails = [list(rail) for rail in zip(*self.boxes, strict=True)]
         self.n, self.m, self.d = len(places), len(self.rails), len(self.boxes)
+        self._known: dict[tuple[str, float, int], Traffic] = {}  # a reduce-scatter and an all-gather look alike
 
     def inside(self, name: str, share: float, messages: int, reduces: bool = False) -> Stage | None:
         """Each card of a box to each other one."""
         if self.m == 1:
             return None
-        traffic = Traffic(self.wiring)
-        for box in self.boxes:
-            traffic.pairs(box, share, messages)
+        traffic = self._known.get(("inside", share, messages))
+        if traffic is None:
+            traffic = self._known["inside", share, messages] = Traffic(self.wiring)
+            for box in self.boxes:
+                traffic.pairs(box, share, messages)
         return Stage(f"{name} in the box", traffic, reduces, self.m - 1)
 
     def across(self, name: str, share: float, reduces: bool = False) -> Stage:
         """Each card of a rail to each other one."""
-        traffic = Traffic(self.wiring)
-        for rail in self.rails:
-            traffic.across(rail, rail, share)
+        traffic = self._known.get(("across", share, 1))
+        if traffic is None:
+            traffic = self._known["across", share, 1] = Traffic(self.wiring)
+            for rail in self.rails:
+                traffic.across(rail, rail, share)
         return Stage(f"{name} across boxes", traffic, reduces, self.d - 1)
 
     def out(self, name: str, share: float) -> tuple[Stage | None, Stage]:
