@@ -101,7 +101,9 @@ class Traffic:
                 key = (self._wiring.rate(link), parts)
                 if key not in kinds or _order(link) < _order(kinds[key]):
                     kinds[key] = link
-            self._loads = tuple(sorted((Load(link, *key) for key, link in kinds.items()), key=lambda load: _order(load.link)))
+            self._loads = tuple(
+                sorted((Load(link, *key) for key, link in kinds.items()), key=lambda load: _order(load.link))
+            )
         return self._loads
 
     def busiest(self, nbytes: float) -> tuple[float, Load | None]:
