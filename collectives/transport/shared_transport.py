@@ -98,12 +98,23 @@ class SharedTransport:
         if exchange.items == 0:
             return arrivals
         if area is None:
-            area = self._fitting(exchange) or self._make_large(guard)
-            self._publish(exchange, area, 0)
-            self._step(guard)
-        chunks = self._pump(exchange, area, guard)
-        area.advance(chunks)
+            self.exchange(exchange, guard)
+        else:
+            area.advance(self._pump(exchange, area, guard))
         return arrivals
+
+    def exchange(self, exchange: Exchange, guard: Guard) -> None:
+        """Move the data of an exchange whose ranks agree already (`agree` was called where it is uneven): no header.
+
+        Raises:
+            PeerLost, CollectiveTimeout, SharedMemoryError: the group is of no use any more.
+        """
+        if exchange.items == 0:
+            return
+        area = self._fitting(exchange) or self._make_large(guard)
+        self._publish(exchange, area, 0)
+        self._step(guard)
+        area.advance(self._pump(exchange, area, guard))
 
     def last_seen(self, rank: int) -> str:
         """What a rank's latest header says, in words."""
