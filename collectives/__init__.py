@@ -8,7 +8,7 @@ from .communicator import close_all
 from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
 from .process_group import HcclProcessGroup
 from .registration import register
-from .timing import timing_only
+from .timing_only import timing_only
 from .transport.shared_memory import remove_leftovers
 
 __all__ = [

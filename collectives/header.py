@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .arrival import Arrival
+
 OPERATIONS = (
     "all_reduce",
     "all_reduce_coalesced",
@@ -52,13 +54,14 @@ _NO_DTYPE = 255
 # Equal on all ranks: sequence | operation, reduction, dtype | root | tensors, checksum of their lengths | all
 # elements
 _KEY = struct.Struct("<QBBBxiIIq")
-# Told, not compared: modelled arrival | dimensions and sizes of the first tensor. Libraries count elements,
-# so a [6] may meet a [2, 3].
-_ARRIVAL = struct.Struct("<d")
+# Told, not compared: arrival | dimensions and sizes of the first tensor. Libraries count elements, so a [6] may meet a
+# [2, 3].
+_ARRIVAL = struct.Struct("<dd")
 _SHAPE = struct.Struct("<q8q")
 _SEQUENCE = struct.Struct("<Q")
 KEY_BYTES = ARRIVAL_OFFSET = _KEY.size
-SHAPE_OFFSET = KEY_BYTES + _ARRIVAL.size
+ARRIVAL_BYTES = _ARRIVAL.size
+SHAPE_OFFSET = ARRIVAL_OFFSET + ARRIVAL_BYTES
 TABLE_OFFSET = SHAPE_OFFSET + _SHAPE.size
 """Where things are in a header; the native data plane writes and compares headers too."""
 
@@ -103,20 +106,29 @@ def packed(signature: Signature) -> tuple[bytes, bytes]:
     return key[_SEQUENCE.size :], _SHAPE.pack(len(first), *dims)
 
 
-def write(slot: memoryview, sequence: int, signature: Signature, arrival: float, table: Sequence[int] = ()) -> bytes:
-    """Write a header; returns its key, which must be equal on all ranks. `arrival` is in modelled seconds."""
+def write(slot: memoryview, sequence: int, signature: Signature, arrival: Arrival, table: Sequence[int] = ()) -> bytes:
+    """Write a header; returns its key, which must be equal on all ranks."""
     rest, shape = packed(signature)
     key = _SEQUENCE.pack(sequence) + rest
     slot[: _KEY.size] = key
-    _ARRIVAL.pack_into(slot, _KEY.size, arrival)
+    _ARRIVAL.pack_into(slot, _KEY.size, *arrival)
     slot[SHAPE_OFFSET:TABLE_OFFSET] = shape
     if table:
         struct.pack_into(f"<{len(table)}q", slot, TABLE_OFFSET, *table)
     return key
 
 
-def read_arrival(slot: memoryview) -> float:
-    return _ARRIVAL.unpack_from(slot, _KEY.size)[0]
+def pack_arrival(arrival: Arrival) -> bytes:
+    return _ARRIVAL.pack(*arrival)
+
+
+def unpack_arrivals(packed: bytes) -> list[Arrival]:
+    """Arrivals that stand one after another."""
+    return list(map(Arrival._make, _ARRIVAL.iter_unpack(packed)))
+
+
+def read_arrival(slot: memoryview) -> Arrival:
+    return Arrival._make(_ARRIVAL.unpack_from(slot, ARRIVAL_OFFSET))
 
 
 def read_table(slot: memoryview, count: int) -> tuple[int, ...]:

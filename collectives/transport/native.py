@@ -125,7 +125,7 @@ def library() -> ctypes.CDLL:
         "hccl_signals_bytes": (size, [number]),
         "hccl_run": (
             number,
-            [address, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_double, ctypes.c_char_p, size],
+            [address, ctypes.c_uint64, *[ctypes.c_char_p] * 4, size],
         ),
         "hccl_move": (number, [address]),
         "hccl_continue": (number, [address]),

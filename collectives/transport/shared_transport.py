@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from device.errors import ConfigurationError
 
 from .. import header
+from ..arrival import Arrival
 from ..errors import MismatchError, SharedMemoryError
 from ..exchange import Exchange
 from ..guard import Guard
@@ -69,7 +70,7 @@ class SharedTransport:
             _BOARD_GENERATIONS, ranks, board_bytes
         )
         self._boards = [[memoryview(slot) for slot in generation] for generation in boards]
-        self._arrivals = (ctypes.c_double * ranks)()
+        self._arrivals = ctypes.create_string_buffer(ranks * header.ARRIVAL_BYTES)
         self._missing_ranks = (ctypes.c_int32 * ranks)()
         begin = self._segment.address
         self._plane = native.Plane(
@@ -92,9 +93,9 @@ class SharedTransport:
         self._planner = Planner(self._plane)
 
     def run(
-        self, signature: header.Signature, sequence: int, arrival: float, exchange: Exchange, guard: Guard
-    ) -> list[float]:
-        """Take part in a collective; returns every rank's arrival (modelled seconds).
+        self, signature: header.Signature, sequence: int, arrival: Arrival, exchange: Exchange, guard: Guard
+    ) -> list[Arrival]:
+        """Take part in a collective; returns every rank's arrival.
 
         Raises:
             MismatchError: ranks disagree; all of them get this error, and the group stays usable.
@@ -107,11 +108,12 @@ class SharedTransport:
         key, shape = header.packed(signature)
         table = exchange.table()
         packed = struct.pack(f"<{len(table)}q", *table) if table else b""
-        status = self._library.hccl_run(self._address, sequence, key, shape, arrival, packed, len(packed))
+        told = header.pack_arrival(arrival)
+        status = self._library.hccl_run(self._address, sequence, key, shape, told, packed, len(packed))
         self._finish(status, guard)
         if table:
             exchange.items = self._plane.plan.longest // exchange.dtype.itemsize
-        return self._arrivals[:]
+        return header.unpack_arrivals(self._arrivals)
 
     def exchange(self, exchange: Exchange, guard: Guard) -> None:
         """Move the data of an exchange on which the ranks agree already (`agree` was called where it is uneven).
@@ -206,17 +208,21 @@ class LocalTransport:
     """A group of one rank: the same exchanges without anybody to wait for."""
 
     def run(
-        self, signature: header.Signature, sequence: int, arrival: float, exchange: Exchange, guard: Guard
-    ) -> list[float]:
+        self, signature: header.Signature, sequence: int, arrival: Arrival, exchange: Exchange, guard: Guard
+    ) -> list[Arrival]:
         """As `SharedTransport.run`; only split tables can disagree."""
         if exchange.is_uneven:
             table = exchange.table()
             if table[0] != table[1]:
                 raise MismatchError(f"{guard.what}: sends {table[0]} elements to itself and expects {table[1]}")
             exchange.agree([table])
+        self.exchange(exchange, guard)
+        return [arrival]
+
+    def exchange(self, exchange: Exchange, guard: Guard) -> None:
+        """As `SharedTransport.exchange`."""
         if exchange.moves_data:
             exchange.move_own()
-        return [arrival]
 
     def last_seen(self, rank: int) -> str:
         return "this rank is alone"

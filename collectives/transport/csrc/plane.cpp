@@ -48,8 +48,9 @@ bool do_headers_agree(const Plane& plane) {
 }
 
 void read_headers(Plane& plane) {
+    std::uint64_t bytes = plane.shape_offset - plane.arrival_offset;
     for (int rank = 0; rank < plane.ranks; ++rank)
-        std::memcpy(&plane.arrivals[rank], plane.board(plane.shown, rank) + plane.arrival_offset, 8);
+        std::memcpy(plane.arrivals + rank * bytes, plane.board(plane.shown, rank) + plane.arrival_offset, bytes);
     if (!plane.plan.is_uneven) return;
     std::int64_t longest = 0;
     for (int source = 0; source < plane.ranks; ++source)
@@ -98,12 +99,12 @@ using namespace hccl;
 HCCL_EXPORT std::size_t hccl_signals_bytes(int ranks) { return (SHARED_SIGNALS + 3 * ranks) * sizeof(Signal); }
 
 // Show a header, wait for everybody's, compare them, and move the data of the plan.
-HCCL_EXPORT int hccl_run(Plane* plane, std::uint64_t sequence, const void* key, const void* shape, double arrival,
+HCCL_EXPORT int hccl_run(Plane* plane, std::uint64_t sequence, const void* key, const void* shape, const void* arrival,
              const void* table, std::size_t table_bytes) {
     std::uint8_t* board = plane->board(++plane->shown, plane->own);
     std::memcpy(board, &sequence, 8);
     std::memcpy(board + 8, key, plane->key_bytes - 8);
-    std::memcpy(board + plane->arrival_offset, &arrival, 8);
+    std::memcpy(board + plane->arrival_offset, arrival, plane->shape_offset - plane->arrival_offset);
     std::memcpy(board + plane->shape_offset, shape, plane->table_offset - plane->shape_offset);
     if (table_bytes) std::memcpy(board + plane->table_offset, table, table_bytes);
     ++plane->steps;

@@ -62,7 +62,7 @@ struct Plane {
     std::uint64_t board_bytes, small_bytes, large_bytes, slot_limit;
     std::uint64_t key_bytes, arrival_offset, shape_offset, table_offset;
     std::uint64_t steps, shown;  // barriers, headers
-    double* arrivals;            // [ranks], of the last header
+    std::uint8_t* arrivals;      // [ranks][shape_offset - arrival_offset], of the last headers
     Plan plan;
     Progress progress;
 
