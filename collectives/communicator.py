@@ -91,7 +91,7 @@ class Communicator:
     def channel_line(self, kind: str, peer: int) -> Line:
         """The line of messages to (`send`) or from (`recv`) a rank of the group."""
         own, other = self.ranks[self.rank], self.ranks[peer]
-        return self._job.line(self.label, sorted((own, other)), own, ("out",) if kind == "send" else ("in",))
+        return self._job.line(self.label, sorted({own, other}), own, ("out",) if kind == "send" else ("in",))
 
     @property
     def size(self) -> int:
