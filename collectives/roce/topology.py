@@ -218,5 +218,7 @@ def _numbers(text: str, count: int, kind: str, where: str) -> list[int]:
                 )
         numbers.extend(range(int(ends[0]), int(ends[1]) + 1))
     if not numbers or len(set(numbers)) != len(numbers):
-        raise ConfigurationError(f"{where} = {text!r} names {'nothing' if not numbers else 'one twice'}; name each once")
+        raise ConfigurationError(
+            f"{where} = {text!r} names {'nothing' if not numbers else 'one twice'}; name each once"
+        )
     return sorted(numbers)
