@@ -98,6 +98,15 @@ def test_mistakes_are_named(tmp_path: Path, before: str, after: str, words: str)
         Fabric(own(tmp_path, (before, after)), load_box("hls2"))
 
 
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    text = (configs_dir().parent / "docs" / "fabric.md").read_text()
+    path = tmp_path / "two-racks.toml"
+    path.write_text(text.partition("```toml")[2].partition("```")[0])
+    fabric = Fabric(load_fabric(str(path)), load_box("hls2"))
+    assert fabric.leaves == ("leaf0", "leaf1") and len(fabric.spines) == 4
+    assert fabric.uplink_share(0) == 8 * 8 * 3 / 2 / 4
+
+
 def test_boxes_without_cables_inside_need_a_switch() -> None:
     with pytest.raises(ConfigurationError, match="the cards of box 0 are not connected: a hls1h has no cables inside"):
         Fabric(load_fabric("one-box"), load_box("hls1h"))
