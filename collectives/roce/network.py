@@ -28,12 +28,13 @@ from .algorithms import AUTO, NAMES
 from .box import BoxSpec, box_of, load_box
 from .group import Group
 from .links import parse_states, split_entries
+from .messages import Message, message_ends
 from .place import Place
 from .plan import Phase
 from .topology import OF_THE_CARD, Fabric, FabricSpec, fabric_of, load_fabric
 from .wiring import Wiring
 
-__all__ = ["Group", "Network", "Phase"]
+__all__ = ["Group", "Message", "Network", "Phase"]
 
 DEFAULTS = ("one-box", "leaf", "leaf-spine")
 
@@ -63,7 +64,7 @@ class Network:
                 f"{self.cards_per_box} cards in each box are wanted (HPUCLUSTER_CARDS_PER_BOX), and a box "
                 f"{self.box.name} has {self.box.cards}; use 1 to {self.box.cards}"
             )
-        self._wiring  # noqa: B018: finds mistakes now
+        self.check()
 
     @classmethod
     def of_environment(cls, spec: CardSpec, ranks: int) -> Network:
@@ -146,6 +147,14 @@ class Network:
         if known is None:
             known = self._groups[key] = Group(self._wiring, self.algorithm, key)
         return known
+
+    def message_ends(self, messages: Sequence[Message]) -> list[float]:
+        """When messages between cards come in that share the network; see `messages.py`."""
+        return message_ends(self._wiring, messages)
+
+    def check(self) -> None:
+        """Raise ConfigurationError for what does not fit together."""
+        _ = self._wiring
 
     @cached_property
     def _wiring(self) -> Wiring:
