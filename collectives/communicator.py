@@ -12,6 +12,7 @@ import torch.distributed as dist
 from device.errors import ConfigurationError
 from device.spec import chosen_card
 
+from .arrival import Arrival
 from .errors import CollectiveError, MismatchError
 from .guard import Guard
 from .ledger import Account, Ledger
@@ -167,7 +168,7 @@ class Communicator:
             operation.timeout_s or self.timeout_s,
             self.transport.last_seen,
         )
-        arrivals: list[float] = []
+        arrivals: list[Arrival] = []
         for part in operation.parts:
             arrivals = self.transport.run(part.signature, sequence, operation.arrival, part.exchange, guard)
         for finish in operation.staging.finish:
@@ -178,7 +179,7 @@ class Communicator:
         # again.
         pattern = operation.parts[-1].exchange.pattern
         nbytes = sum(part.exchange.model_bytes for part in operation.parts)
-        last = max(arrivals)
+        last = max(arrival.moment for arrival in arrivals)
         self._free_at = max(last, self._free_at) + self.fabric.seconds(pattern, nbytes)
         if operation.staging.is_on_card:
             self.ledger.enter(
@@ -186,9 +187,9 @@ class Communicator:
                     sequence,
                     operation.name,
                     nbytes,
-                    operation.arrival,
+                    operation.arrival.moment,
                     self._free_at,
-                    last - operation.arrival,
+                    last - operation.arrival.moment,
                 )
             )
 

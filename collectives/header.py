@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .arrival import Arrival
+
 OPERATIONS = (
     "all_reduce",
     "all_reduce_coalesced",
@@ -52,9 +54,9 @@ _NO_DTYPE = 255
 # Equal on all ranks: sequence | operation, reduction, dtype | root | tensors, checksum of their lengths | all
 # elements
 _KEY = struct.Struct("<QBBBxiIIq")
-# Told, not compared: modelled arrival | dimensions and sizes of the first tensor. Libraries count elements,
-# so a [6] may meet a [2, 3].
-_ARRIVAL = struct.Struct("<d")
+# Told, not compared: arrival | dimensions and sizes of the first tensor. Libraries count elements, so a [6] may meet a
+# [2, 3].
+_ARRIVAL = struct.Struct("<dd")
 _SHAPE = struct.Struct("<q8q")
 _SEQUENCE = struct.Struct("<Q")
 _SHAPE_OFFSET = _KEY.size + _ARRIVAL.size
@@ -101,12 +103,12 @@ def _packed(signature: Signature) -> tuple[bytes, bytes]:
     return key[_SEQUENCE.size :], _SHAPE.pack(len(first), *dims)
 
 
-def write(slot: memoryview, sequence: int, signature: Signature, arrival: float, table: Sequence[int] = ()) -> bytes:
-    """Write a header; returns its key, which must be equal on all ranks. `arrival` is in modelled seconds."""
+def write(slot: memoryview, sequence: int, signature: Signature, arrival: Arrival, table: Sequence[int] = ()) -> bytes:
+    """Write a header; returns its key, which must be equal on all ranks."""
     rest, shape = _packed(signature)
     key = _SEQUENCE.pack(sequence) + rest
     slot[: _KEY.size] = key
-    _ARRIVAL.pack_into(slot, _KEY.size, arrival)
+    _ARRIVAL.pack_into(slot, _KEY.size, *arrival)
     slot[_SHAPE_OFFSET:_TABLE_OFFSET] = shape
     if table:
         struct.pack_into(f"<{len(table)}q", slot, _TABLE_OFFSET, *table)
@@ -117,8 +119,8 @@ def has_key(slot: memoryview, key: bytes) -> bool:
     return slot[: _KEY.size] == key
 
 
-def read_arrival(slot: memoryview) -> float:
-    return _ARRIVAL.unpack_from(slot, _KEY.size)[0]
+def read_arrival(slot: memoryview) -> Arrival:
+    return Arrival._make(_ARRIVAL.unpack_from(slot, _KEY.size))
 
 
 def read_table(slot: memoryview, count: int) -> tuple[int, ...]:

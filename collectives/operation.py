@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from . import header
+from .arrival import Arrival
 from .calls.staging import Staging
 from .exchange import Exchange
 
@@ -23,15 +24,15 @@ class Part:
 class Operation:
     """A collective as a rank issues it.
 
-    `outputs` is what the work's future holds. `arrival` is the modelled moment, in seconds, at which this
-    rank's data is ready; it counts where hpu tensors take part. `timeout_s` replaces the group's time-out.
+    `outputs` is what the work's future holds. `arrival` is when this rank's data is ready; it counts where
+    hpu tensors take part. `timeout_s` replaces the group's time-out.
     """
 
     name: str
     parts: list[Part] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
     staging: Staging = field(default_factory=Staging)
-    arrival: float = 0.0
+    arrival: Arrival = field(default_factory=Arrival)
     timeout_s: float | None = None
 
     def describe(self) -> str:

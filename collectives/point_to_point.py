@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from . import header
+from .arrival import Arrival
 from .communicator import Communicator
 from .errors import MismatchError
 from .guard import Guard
@@ -33,7 +34,7 @@ class Message:
     tag: int
     finish: list[Callable[[], object]]
     is_on_card: bool
-    arrival: float
+    arrival: Arrival
 
 
 class _Queue:
@@ -62,7 +63,7 @@ class PointToPoint:
         source = SendSource(message.data)
         queue, work, sequence, done = self._enter("send", peer, message)
 
-        def run(signature: header.Signature, guard: Guard) -> float:
+        def run(signature: header.Signature, guard: Guard) -> Arrival:
             if queue.send_end is None:
                 queue.send_end = SendEnd.open(self._communicator.membership, self._communicator.label, peer, guard)
             return queue.send_end.send(
@@ -84,7 +85,7 @@ class PointToPoint:
         """Queue a recv from a rank (place in the group)."""
         queue, work, sequence, done = self._enter("recv", peer, message)
 
-        def run(signature: header.Signature, guard: Guard) -> float:
+        def run(signature: header.Signature, guard: Guard) -> Arrival:
             if queue.receive_end is None:
                 queue.receive_end = ReceiveEnd.open(self._communicator.membership, peer, guard)
             return queue.receive_end.receive(
@@ -140,7 +141,7 @@ class PointToPoint:
         queue: _Queue,
         work: HcclWork,
         sequence: int,
-        run: Callable[[header.Signature, Guard], float],
+        run: Callable[[header.Signature, Guard], Arrival],
     ) -> None:
         communicator = self._communicator
         signature = header.Signature(
@@ -164,12 +165,13 @@ class PointToPoint:
             communicator.break_up(failure)
         work.complete(error)
 
-    def _account(self, kind: str, message: Message, queue: _Queue, sequence: int, other: float) -> None:
+    def _account(self, kind: str, message: Message, queue: _Queue, sequence: int, other: Arrival) -> None:
         nbytes = len(message.data)
-        last = max(message.arrival, other)
+        own = message.arrival.moment
+        last = max(own, other.moment)
         queue.free_at = max(last, queue.free_at) + self._communicator.pair.seconds(fabric.SEND_RECV, nbytes)
         if message.is_on_card:
-            queue.ledger.enter(Account(sequence, kind, nbytes, message.arrival, queue.free_at, last - message.arrival))
+            queue.ledger.enter(Account(sequence, kind, nbytes, own, queue.free_at, last - own))
 
     def _close(self, timeout_s: float) -> None:
         for (kind, _), queue in self._queues.items():

@@ -9,6 +9,7 @@ import torch
 
 from device import interop
 
+from ..arrival import Arrival
 from ..reduction import flat_array
 
 
@@ -36,9 +37,9 @@ class Staging:
         self.finish.append(lambda: host.copy_(staged))
         return flat_array(staged)
 
-    def arrival(self, operation: str, ranks: Sequence[int]) -> float:
-        """Modelled moment, in seconds, at which this card's data is ready; 0 where no card takes part."""
-        return interop.collective_arrival(operation, tuple(ranks)) if self.is_on_card else 0.0
+    def arrival(self, operation: str, ranks: Sequence[int]) -> Arrival:
+        """When this card's data is ready; at 0 where no card takes part."""
+        return Arrival(interop.collective_arrival(operation, tuple(ranks))) if self.is_on_card else Arrival()
 
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type != "cpu":

@@ -16,6 +16,7 @@ import numpy as np
 from device.errors import ConfigurationError
 
 from .. import header
+from ..arrival import Arrival
 from ..errors import MismatchError, SharedMemoryError
 from ..exchange import Exchange
 from ..guard import Guard
@@ -75,9 +76,9 @@ class SharedTransport:
         self._large: Area | None = None
 
     def run(
-        self, signature: header.Signature, sequence: int, arrival: float, exchange: Exchange, guard: Guard
-    ) -> list[float]:
-        """Take part in a collective; returns every rank's arrival (modelled seconds).
+        self, signature: header.Signature, sequence: int, arrival: Arrival, exchange: Exchange, guard: Guard
+    ) -> list[Arrival]:
+        """Take part in a collective; returns every rank's arrival.
 
         Raises:
             MismatchError: ranks disagree; all of them get this error, and the group stays usable.
@@ -221,8 +222,8 @@ class LocalTransport:
         self._area = Area(np.zeros(SLOT_BYTES, dtype=np.uint8), 1, 1, SLOT_BYTES)
 
     def run(
-        self, signature: header.Signature, sequence: int, arrival: float, exchange: Exchange, guard: Guard
-    ) -> list[float]:
+        self, signature: header.Signature, sequence: int, arrival: Arrival, exchange: Exchange, guard: Guard
+    ) -> list[Arrival]:
         """As `SharedTransport.run`; nothing can fail."""
         if exchange.is_uneven:
             table = exchange.table()
