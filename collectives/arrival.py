@@ -8,9 +8,9 @@ from typing import NamedTuple
 class Arrival(NamedTuple):
     """What a rank tells the others with its header; both in modelled seconds.
 
-    `moment`: from then on its data is ready. `backlog`: how much longer the collective takes because this card's ports
-    carry other transfers at the same time.
+    `moment`: from then on its data is ready; negative where no card takes part there, but host memory. `backlog`: how
+    much longer the collective takes because this card's ports carry other transfers at the same time.
     """
 
-    moment: float = 0.0
+    moment: float = -1.0
     backlog: float = 0.0

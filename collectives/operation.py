@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from device.timeline import STREAM
+
 from . import header
 from .arrival import Arrival
 from .calls.staging import Staging
@@ -25,7 +27,7 @@ class Operation:
     """A collective as a rank issues it.
 
     `outputs` is what the work's future holds. `arrival` is when this rank's data is ready; it counts where
-    hpu tensors take part. `timeout_s` replaces the group's time-out.
+    hpu tensors take part. `timeout_s` replaces the group's time-out; `waits`: see `HcclWork`.
     """
 
     name: str
@@ -34,6 +36,17 @@ class Operation:
     staging: Staging = field(default_factory=Staging)
     arrival: Arrival = field(default_factory=Arrival)
     timeout_s: float | None = None
+    waits: str = STREAM
+
+    @property
+    def pattern(self) -> str:
+        """What the fabric's model is asked for. There is at least one part."""
+        return self.parts[-1].exchange.pattern
+
+    @property
+    def nbytes(self) -> int:
+        """The size that it is asked for; of uneven blocks only once the ranks have agreed on them."""
+        return sum(part.exchange.model_bytes for part in self.parts)
 
     def describe(self) -> str:
         """In words, without the sequence number: `all_reduce(SUM) of float32[4]`."""

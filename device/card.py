@@ -6,7 +6,7 @@ which is released while the arithmetic runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import modules
@@ -134,7 +134,7 @@ class Card:
             if reads and reason != "device to host copy":
                 self._catch_up()
                 self.timeline.wait()
-        elif reads and reason != "device to host copy" or reason == "synchronize":
+        elif (reads and reason != "device to host copy") or reason == "synchronize":
             self.flush(reason)
             self._wait()
         else:
@@ -282,14 +282,17 @@ class Card:
             recording.abandon()
             raise
 
-    def collective_begins(self, operation: str, group: str, ranks: tuple[int, ...], addresses: Sequence[int]) -> float:
-        """Flush for a collective of `ranks` on storages at those addresses; the modelled moment at which this card's data
-        is ready for it.
+    def collective_begins(
+        self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...], addresses: Sequence[int]
+    ) -> float:
+        """Flush for a collective of `ranks` on storages at those addresses; the modelled moment at which this card's
+        data is ready for it.
         """
         if self._capture is not None:
             self._refuse_in_capture("collective nonSFG")
         self.flush("collective")
-        return self.timeline.arrive(operation, group, ranks, self.stream, self._in_flight.before_collective(addresses))
+        after = self._in_flight.before_collective(addresses)
+        return self.timeline.arrive(operation, nbytes, group, ranks, self.stream, after)
 
     # -- steps and reports ----------------------------------------------------------------------------------------
 

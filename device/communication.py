@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +44,7 @@ class Communication:
     """The transfers of one card so far."""
 
     total: Figures = field(default_factory=Figures)
-    waited_for: Counter[int] = field(default_factory=Counter)  # seconds by rank
+    waited_for: dict[int, float] = field(default_factory=dict)  # seconds by rank
     _operations: dict[tuple[str, int], Figures] = field(default_factory=dict)
 
     def add(self, transfer: Transfer, exposed: float) -> None:
@@ -54,7 +53,7 @@ class Communication:
         key = (transfer.operation, len(transfer.ranks))
         self._operations.setdefault(key, Figures()).add(transfer, exposed)
         if transfer.last is not None and transfer.waited > 0:
-            self.waited_for[transfer.last] += transfer.waited
+            self.waited_for[transfer.last] = self.waited_for.get(transfer.last, 0.0) + transfer.waited
 
     def to_plain(self) -> dict[str, Any]:
         """The sums; by rank that was waited for, the longest first; by operation and number of ranks."""

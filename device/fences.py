@@ -77,7 +77,10 @@ class Fences:
         """A tensor's memory is about to be read or written."""
         if self._open:
             self._settle(
-                [any(used.low < extent.high and extent.low < used.high for extent in fence.extents) for fence in self._open]
+                [
+                    any(used.low < extent.high and extent.low < used.high for extent in fence.extents)
+                    for fence in self._open
+                ]
             )
 
     def settle(self) -> None:

@@ -43,11 +43,13 @@ def add_fence(wait: Callable[[], None], extents: Sequence[Extent]) -> Fence:
     return fence
 
 
-def collective_arrival(op: str, group: str, ranks: tuple[int, ...], extents: Sequence[Extent] = ()) -> float:
-    """Modelled moment, in seconds, at which this card's data is ready for a collective of `ranks` on that memory; pending
-    work runs first.
+def collective_arrival(
+    op: str, nbytes: int, group: str, ranks: tuple[int, ...], extents: Sequence[Extent] = ()
+) -> float:
+    """Modelled moment, in seconds, at which this card's data is ready for a collective of `ranks` on that memory;
+    pending work runs first.
     """
-    return runtime.card().collective_begins(op, group, ranks, [extent.storage for extent in extents])
+    return runtime.card().collective_begins(op, nbytes, group, ranks, [extent.storage for extent in extents])
 
 
 def collective_done(transfer: Transfer, waits: str = STREAM) -> None:

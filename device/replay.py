@@ -47,7 +47,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "host_after": (int,),
     "fallback": (int, int),
     "defragment": (int,),
-    "arrive": (str, str, tuple, int, tuple),
+    "arrive": (str, int, str, tuple, int, tuple),
     "collective": (str, int, str, tuple, int, str),
     "end_step": (),
     "end_mark": (),
@@ -79,14 +79,15 @@ class Record:
 class Meeting:
     """This card's part of a collective of `ranks` in a process group, and when its data was ready.
 
-    `nbytes` is None at its beginning, which takes no time, and its size where the card accounts its end.
+    Told twice: at its beginning, which takes no time, and where the card accounts its end (`is_end`).
     """
 
     operation: str
+    nbytes: int
     group: str
     ranks: tuple[int, ...]
     moment: float
-    nbytes: int | None = None
+    is_end: bool = False
 
     @property
     def line(self) -> tuple[str, str, tuple[int, ...]]:
@@ -211,19 +212,20 @@ class CardReplay:
         return recipe
 
     def _arrive(
-        self, operation: str, group: str, ranks: tuple[int, ...], stream: int, after: tuple[int, ...]
+        self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...], stream: int, after: tuple[int, ...]
     ) -> Meeting:
-        meeting = Meeting(operation, group, ranks, self.timeline.arrive(operation, group, ranks, stream, after))
+        moment = self.timeline.arrive(operation, nbytes, group, ranks, stream, after)
+        meeting = Meeting(operation, nbytes, group, ranks, moment)
         self._open[meeting.line].append(meeting.moment)
         return meeting
 
     def _collective(
         self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...], stream: int, waits: str
     ) -> Generator[Meeting, Transfer | None, None]:
-        ends = Meeting(operation, group, ranks, self.timeline.now, nbytes)
+        ends = Meeting(operation, nbytes, group, ranks, self.timeline.now, is_end=True)
         arrivals = self._open[ends.line]
         if not arrivals:
-            yield self._arrive(operation, group, ranks, stream, ())
+            yield self._arrive(operation, nbytes, group, ranks, stream, ())
         transfer = yield replace(ends, moment=arrivals.pop(0))
         assert transfer is not None
         self.journal.communication.add(transfer, self.timeline.collective(transfer, stream, waits))
@@ -231,7 +233,9 @@ class CardReplay:
     def figures(self) -> dict[str, Any]:
         """What a card's report says of time, in modelled seconds, and how many steps there were."""
         timeline, journal = self.timeline, self.journal
-        shares = time_shares(timeline.now, timeline.compiling, journal.communication.total.exposed, timeline.busy[COMPUTE])
+        shares = time_shares(
+            timeline.now, timeline.compiling, journal.communication.total.exposed, timeline.busy[COMPUTE]
+        )
         return {
             "card": self.spec.name,
             "steps": journal.steps,

@@ -140,9 +140,7 @@ class Timeline:
     def learn(
         self, recipe: str, seconds: float, engines: Mapping[str, float] | None = None, hbm_bytes: float = 0.0
     ) -> None:
-        """How long the recipe of that name runs on this card, for how long it keeps each engine busy, and how many bytes
-        it moves in HBM.
-        """
+        """How long the recipe of that name runs on this card and keeps each engine busy; bytes that it moves in HBM."""
         self._durations[recipe] = seconds
         possible = seconds * self.spec.hbm.bandwidth_bytes_per_s
         self._hbm_shares[recipe] = min(1.0, hbm_bytes / possible) if possible > 0 else 0.0
@@ -310,12 +308,18 @@ class Timeline:
     # -- collectives ----------------------------------------------------------------------------------------------
 
     def arrive(
-        self, operation: str, group: str, ranks: tuple[int, ...], stream: int = 0, after: tuple[int, ...] = ()
+        self,
+        operation: str,
+        nbytes: int,
+        group: str,
+        ranks: tuple[int, ...],
+        stream: int = 0,
+        after: tuple[int, ...] = (),
     ) -> float:
         """The main thread issues a collective, once the launch thread has done what it had. The moment at which this
         card's data is ready for it: `stream` has come so far. `after`: as for a launch, the copies that it reads.
         """
-        self._note("arrive", operation, group, ranks, stream, after)
+        self._note("arrive", operation, nbytes, group, ranks, stream, after)
         self.main = max(self.main, self.launcher)
         self._main_works("collective", self.spec.host.collective_s)
         return max(self.main, self.streams.get(stream, 0.0), self._end_of(after))

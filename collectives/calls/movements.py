@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from device.timeline import HOST
+
 from .. import exchange
 from ..communicator import Communicator
 from ..errors import CollectiveError
@@ -153,5 +155,6 @@ def barrier(group: Communicator, is_on_card: bool) -> Operation:
     """No data; all ranks of the group have come when it is over."""
     operation = Operation("barrier")
     operation.staging.is_on_card = is_on_card
+    operation.waits = HOST
     operation.parts.append(Part(Signature("barrier"), exchange.Barrier(group.rank, group.size)))
     return operation

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from ..compiler.recipe import ScheduledNode
+from ..network import Transfer
 from .layout import Layout, Place
 
 DTYPES = {
