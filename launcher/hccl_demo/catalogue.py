@@ -1,11 +1,10 @@
 """The tests of `hccl_demo`, their HCCL calls, data types and reductions.
 
-Names and bandwidth factors: HabanaAI/hccl_demo (`hccl_demo.cpp`, `run_hccl_demo.py`).
+Names: HabanaAI/hccl_demo (`hccl_demo.cpp`, `run_hccl_demo.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 BROADCAST, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "broadcast", "all_reduce", "reduce_scatter", "all_gather"
@@ -14,16 +13,11 @@ SEND_RECV, REDUCE, ALL_TO_ALL, SCALE_VALIDATION = "send_recv", "reduce", "all2al
 
 @dataclass(frozen=True)
 class Test:
-    """`call` is HCCL's function; `factor(n)` turns algorithm bandwidth (input bytes per second) into what the network
-    carries per card, among n ranks. `pattern` is the fabric model's name. `has_blocks`: the input has a block for each
-    rank.
-    """
+    """`call` is HCCL's function, `pattern` the fabric model's name. `has_blocks`: the input has a block for each rank."""
 
     call: str
     pattern: str
-    factor: Callable[[int], float]
     has_blocks: bool = False
-    has_root: bool = False
 
     def input_elements(self, elements: int, ranks: int) -> int:
         """Elements that one rank puts in, of the `elements` asked for: whole blocks where it has blocks."""
@@ -38,23 +32,15 @@ class Test:
         return self.input_elements(elements, ranks)
 
 
-def _once(ranks: int) -> float:
-    return 1.0
-
-
-def _others_share(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
 TESTS: dict[str, Test] = {
-    BROADCAST: Test("hcclBroadcast", BROADCAST, _once, has_root=True),
-    ALL_REDUCE: Test("hcclAllReduce", ALL_REDUCE, lambda ranks: 2 * (ranks - 1) / ranks),
-    REDUCE_SCATTER: Test("hcclReduceScatter", REDUCE_SCATTER, _others_share, has_blocks=True),
-    ALL_GATHER: Test("hcclAllGather", ALL_GATHER, lambda ranks: ranks - 1),
-    SEND_RECV: Test("hcclSendRecv", SEND_RECV, _once),
-    REDUCE: Test("hcclReduce", REDUCE, _once, has_root=True),
-    ALL_TO_ALL: Test("hcclAlltoAll", "all_to_all", _others_share, has_blocks=True),
-    SCALE_VALIDATION: Test("", SEND_RECV, _once),
+    BROADCAST: Test("hcclBroadcast", BROADCAST),
+    ALL_REDUCE: Test("hcclAllReduce", ALL_REDUCE),
+    REDUCE_SCATTER: Test("hcclReduceScatter", REDUCE_SCATTER, has_blocks=True),
+    ALL_GATHER: Test("hcclAllGather", ALL_GATHER),
+    SEND_RECV: Test("hcclSendRecv", SEND_RECV),
+    REDUCE: Test("hcclReduce", REDUCE),
+    ALL_TO_ALL: Test("hcclAlltoAll", "all_to_all", has_blocks=True),
+    SCALE_VALIDATION: Test("", SEND_RECV),
 }
 """In the order in which `--list_tests` shows them."""
 

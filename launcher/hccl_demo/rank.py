@@ -17,7 +17,7 @@ from .job import Job, join, own_rank, take_place
 from .measure import timed
 from .printing import Figures, benchmark_block, csv_row, processing_line, summary
 from .send_recv import Pairs, Swap
-from .settings import Settings, from_environment
+from .settings import from_environment
 from .sizes import each_size
 from .workload import Collective, Workload
 
@@ -64,10 +64,7 @@ def tell(text: str) -> None:
 def _run_sizes(job: Job) -> None:
     settings = job.settings
     if settings.custom_comm and settings.comm_root != settings.root and job.is_root:
-        tell(
-            "While building a new custom communicator, the root rank is automatically set to"
-            f" {settings.comm_root}.\n"
-        )
+        tell(f"While building a new custom communicator, the root rank is automatically set to {settings.comm_root}.\n")
     rows: list[Figures] = []
     wrong = 0
     for size in each_size(settings.size_min, settings.size_max, settings.size_inc):
@@ -82,7 +79,11 @@ def _run_sizes(job: Job) -> None:
         _tell_in_order(job, [], summary(settings, rows) if rows else "")
     if wrong:
         is_slow = settings.test == SCALE_VALIDATION
-        what = "Scale validation has failed on bandwidth." if is_slow else "Collective operation has failed on correctness."
+        what = (
+            "Scale validation has failed on bandwidth."
+            if is_slow
+            else "Collective operation has failed on correctness."
+        )
         raise DemoError(what)
 
 
@@ -130,8 +131,11 @@ def _tell_in_order(job: Job, checks: list[str], block: str = "", row: str = "") 
 
     The first rank of each machine does it for those there.
     """
-    told = [(place, words) for place, (node, *words) in enumerate(job.gather((job.node, checks, block, row)))
-            if node == job.node]
+    told = [
+        (place, words)
+        for place, (node, *words) in enumerate(job.gather((job.node, checks, block, row)))
+        if node == job.node
+    ]
     if told[0][0] != job.place:
         return
     lines = [f"{line}\n" for _, (lines, _, _) in told for line in lines]
@@ -145,3 +149,7 @@ def _tell_in_order(job: Job, checks: list[str], block: str = "", row: str = "") 
 def main() -> None:
     """A rank in a process of its own, as mpirun starts it."""
     sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

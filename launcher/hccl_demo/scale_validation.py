@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -41,28 +42,43 @@ def expected_scale_up() -> float:
     return ports.per_pair * ports.line_rate_bytes_per_s
 
 
+Stage = tuple[str, list[Pair], float]
+
+
+def stages(settings: Settings) -> list[Stage]:
+    """(name, pairs, expected bytes per second) of what is measured: inside the groups, and between them."""
+    found: list[Stage] = [("ScaleUp", list(scale_up_pairs(settings)), expected_scale_up())]
+    if settings.nranks > settings.ranks_per_node:
+        found.append(("ScaleOut", list(scale_out_pairs(settings)), float(settings.scaleout_bw)))
+    return found
+
+
 def validate(job: Job, size: int) -> tuple[str, bool]:
     """Measure all pairs. Returns what the root prints, and whether all were fast enough."""
-    settings = job.settings
-    text, is_fine = _measured(job, size, "ScaleUp", list(scale_up_pairs(settings)), expected_scale_up())
-    if settings.nranks > settings.ranks_per_node:
-        pairs, expected = list(scale_out_pairs(settings)), float(settings.scaleout_bw)
-        more, is_also_fine = _measured(job, size, "ScaleOut", pairs, expected)
-        text, is_fine = text + more, is_fine and is_also_fine
+    text, is_fine = "", True
+    for kind, pairs, expected in stages(job.settings):
+        more, is_stage_fine = verdict(kind, pairs, _measured(job, size, pairs), expected)
+        text, is_fine = text + more, is_fine and is_stage_fine
     return text, is_fine
 
 
-def _measured(job: Job, size: int, kind: str, pairs: list[Pair], expected: float) -> tuple[str, bool]:
+def _measured(job: Job, size: int, pairs: list[Pair]) -> dict[Pair, float]:
+    """Bytes per second of each pair, as the sender sees it."""
     buffer = torch.empty(size // job.settings.item_bytes, dtype=job.dtype, device="hpu")
     own: dict[Pair, float] = {}
     for sender, receiver in pairs:
         if job.rank == sender:
-            own[sender, receiver] = size / timed(job, lambda to=receiver: dist.send(buffer, to))[0]  # type: ignore[misc]
+            own[sender, receiver] = size / timed(job, partial(dist.send, buffer, receiver))[0]
         elif job.rank == receiver:
-            timed(job, lambda origin=sender: dist.recv(buffer, origin))  # type: ignore[misc]
+            timed(job, partial(dist.recv, buffer, sender))
     rates: dict[Pair, float] = {}
     for found in job.gather(own):
         rates.update(found)
+    return rates
+
+
+def verdict(kind: str, pairs: list[Pair], rates: Mapping[Pair, float], expected: float) -> tuple[str, bool]:
+    """What to print of the measured rates, in bytes per second, and whether all pairs are fast enough."""
     lines = [f"{kind} - Expected {bandwidth(expected)}"]
     slow = [pair for pair in pairs if rates[pair] < expected * (1 - MARGIN)]
     for sender, receiver in slow:

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from collectives.roce.bandwidth import network_factor
+
 from . import catalogue
 from .inputs import reduced_value, value
 from .job import Job
@@ -54,7 +56,7 @@ class Collective:
         in_place = settings.test in (catalogue.BROADCAST, catalogue.ALL_REDUCE, catalogue.REDUCE)
         self.output = self.source if in_place else torch.empty(outputs, dtype=job.dtype, device="hpu")
         self.call = test.call
-        self.factor = test.factor(job.ranks)
+        self.factor = network_factor(test.pattern, job.ranks)
         self.is_checked = {catalogue.BROADCAST: not job.is_root, catalogue.REDUCE: job.is_root}.get(settings.test, True)
         self.is_described = job.is_root
 
