@@ -13,7 +13,7 @@ SEND_RECV, REDUCE, ALL_TO_ALL, SCALE_VALIDATION = "send_recv", "reduce", "all2al
 
 @dataclass(frozen=True)
 class Test:
-    """`call` is HCCL's function, `pattern` the fabric model's name. `has_blocks`: the input has a block for each rank."""
+    """`call` is HCCL's function, `pattern` the fabric model's name. `has_blocks`: the input has one for each rank."""
 
     call: str
     pattern: str

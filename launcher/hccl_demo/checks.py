@@ -113,7 +113,7 @@ def check_members(settings: Settings) -> None:
         raise UserError(f"--ranks_list: only for --test {SEND_RECV}, not for {settings.test}")
     if not 1 <= settings.scaleup_group_size <= settings.ranks_per_node:
         raise UserError(
-            f"--scaleup_group_size {settings.scaleup_group_size}: use 1 to {settings.ranks_per_node}, the ranks per node"
+            f"--scaleup_group_size {settings.scaleup_group_size}: use 1 to {settings.ranks_per_node}"
         )
     if settings.test == SCALE_VALIDATION and settings.nranks > settings.ranks_per_node and not settings.scaleout_bw:
         raise UserError("--test scale_validation over several nodes needs --scaleout_bw, such as 37.5G")
@@ -132,8 +132,8 @@ def check_node(request: Request, settings: Settings, address: str | None) -> int
     if node is None:
         if nodes > 1:
             raise UserError(
-                f"--node_id is missing: {settings.nranks} ranks at {settings.ranks_per_node} per node are {nodes} nodes;"
-                f" say which one this is, 0 to {nodes - 1}"
+                f"--node_id is missing: {settings.nranks} ranks at {settings.ranks_per_node} per node are {nodes}"
+                f" nodes; say which one this is, 0 to {nodes - 1}"
             )
         node = 0
     if not 0 <= node < nodes:

@@ -82,6 +82,8 @@ def join(settings: Settings, rank: int) -> Job | None:
     group = None
     if settings.custom_comm:
         group = dist.new_group(list(settings.members))
+        # Whoever goes now may take with it the store in which the members find each other. (A barrier would warn.)
+        dist.all_reduce(torch.zeros(1))
     if rank not in settings.members:
         return None
     node = os.uname().nodename if settings.mpi else str(rank // settings.ranks_per_node)

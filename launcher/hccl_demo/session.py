@@ -34,7 +34,8 @@ BOX_VARIABLE = "HPUCLUSTER_CARDS_PER_BOX"
 
 def run(request: Request) -> int:
     """Do what was asked for. Returns the exit status. Raises UserError."""
-    voice = Voice(not request.no_color)
+    # mpirun gives its ranks a terminal, whatever its own output is.
+    voice = Voice(not request.no_color and not mpirun.is_started_by_mpi(os.environ))
     for option, variable in NETWORK_VARIABLES.items():
         if value := getattr(request, option):
             os.environ[variable] = value

@@ -69,9 +69,9 @@ class Collective:
         elif self._test == catalogue.REDUCE:
             dist.reduce(self.output, root, self._op, group=group)
         elif self._test == catalogue.REDUCE_SCATTER:
-            dist.reduce_scatter_tensor(self.output, self.source, self._op, group=group)
+            dist.reduce_scatter_single(self.output, self.source, self._op, group=group)
         elif self._test == catalogue.ALL_GATHER:
-            dist.all_gather_into_tensor(self.output, self.source, group=group)
+            dist.all_gather_single(self.output, self.source, group=group)
         else:
             dist.all_to_all_single(self.output, self.source, group=group)
 
