@@ -12,8 +12,8 @@ from .network import Transfer
 class Figures:
     """Sums over transfers; sizes in bytes, times in modelled seconds.
 
-    `seconds` is time on the network, `waited` that for the last rank to be ready, and `exposed` that in which the card
-    stood still for the two: what computing did not hide.
+    `seconds` is time on the network and `hidden` what of it passed behind computing; `waited` is time until the last
+    rank was ready; `exposed` is that in which the card stood still, for the others or for the network.
     """
 
     count: int = 0
@@ -21,6 +21,7 @@ class Figures:
     seconds: float = 0.0
     waited: float = 0.0
     exposed: float = 0.0
+    hidden: float = 0.0
 
     def add(self, transfer: Transfer, exposed: float) -> None:
         self.count += 1
@@ -28,6 +29,7 @@ class Figures:
         self.seconds += transfer.seconds
         self.waited += transfer.waited
         self.exposed += exposed
+        self.hidden += max(0.0, transfer.seconds - exposed)
 
     def to_plain(self) -> dict[str, Any]:
         return {
@@ -36,6 +38,7 @@ class Figures:
             "seconds": self.seconds,
             "waited": self.waited,
             "exposed": self.exposed,
+            "hidden": self.hidden,
         }
 
 

@@ -61,13 +61,14 @@ def unused_card(card: str, module: int) -> Snapshot:
 def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
     """The report of a run that has ended, from the cards' last snapshots."""
     cards = []
-    for rank, module in enumerate(job.modules):
+    for rank, module in enumerate(map(job.module, range(job.world_size))):
         snapshot = board.get(rank)
         record = {**unused_card(job.card, module), **(snapshot or {})}
         step = record["time"]["step"]
         cards.append(
             {
                 "rank": rank,
+                "box": job.box(rank),
                 "used": snapshot is not None,
                 **record,
                 "steps_per_second": 1.0 / step if step > 0 else 0.0,
@@ -103,6 +104,7 @@ def totals(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "compile_seconds": sum(card["compile_seconds"] for card in cards),
         "cpu_fallbacks": sum(card["cpu_fallback"]["total"] for card in cards),
         "causes": merge_causes(cards),
+        "waited_for": merge_waits(cards),
     }
 
 
@@ -116,6 +118,17 @@ def merge_causes(cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             entry["count"] += cause["count"]
             entry["ranks"].append(card["rank"])
     return sorted(merged.values(), key=lambda entry: (-entry["count"], entry["where"], entry["cause"]))
+
+
+def merge_waits(cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Who was waited for in collectives: rank, seconds over all cards, and by which ranks; the longest first."""
+    merged: dict[int, dict[str, Any]] = {}
+    for card in cards:
+        for wait in card["collectives"]["waited_for"]:
+            entry = merged.setdefault(wait["rank"], {"rank": wait["rank"], "seconds": 0.0, "by": []})
+            entry["seconds"] += wait["seconds"]
+            entry["by"].append(card["rank"])
+    return sorted(merged.values(), key=lambda entry: (-entry["seconds"], entry["rank"]))
 
 
 def write_json(path: str, document: Mapping[str, Any]) -> None:
