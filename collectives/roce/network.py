@@ -28,12 +28,13 @@ from .algorithms import AUTO, NAMES
 from .box import BoxSpec, box_of, load_box
 from .group import Group
 from .links import parse_states, split_entries
+from .messages import Message, message_ends
 from .place import Place
 from .plan import Phase
 from .topology import OF_THE_CARD, Fabric, FabricSpec, fabric_of, load_fabric
 from .wiring import Wiring
 
-__all__ = ["Group", "Network", "Phase"]
+__all__ = ["Group", "Message", "Network", "Phase"]
 
 DEFAULTS = ("one-box", "leaf", "leaf-spine")
 
@@ -146,6 +147,10 @@ class Network:
         if known is None:
             known = self._groups[key] = Group(self._wiring, self.algorithm, key)
         return known
+
+    def message_ends(self, messages: Sequence[Message]) -> list[float]:
+        """When messages between cards come in that share the network; see `messages.py`."""
+        return message_ends(self._wiring, messages)
 
     @cached_property
     def _wiring(self) -> Wiring:

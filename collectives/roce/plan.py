@@ -3,10 +3,11 @@
     one phase               T = a + t            a: latency, t: the busiest link's time
     repeated                T = rounds x (a + t)
     chain of h hops         T = (h - 1 + k) x (a + t of one slice), for a message passed on in k slices
-    pipeline of two phases  T = a1 + a2 + max(t1, t1/k1 + t2, k t1/k1 + t2/k2), k = min(k1, k2)
+    pipeline of two phases  T = a1 + a2 + max(t1, t1/k1 + t2, k2 t1/k1 + t2/k2)
 
-In the pipeline the first phase hands over its k1 slices one by one to the second, which has k2 of them: a reduce-scatter
-in the box has one for each box, and the own one need not leave. An all-gather is its mirror and takes as long.
+In the pipeline the first phase hands over slices one by one to the second: of its k1 the first k2, and works meanwhile.
+So in a reduce-scatter: the box has a slice for each box, and the own one, the last, need not leave. Where the second
+phase has more slices than the first, as in an all-gather, all is the mirror, in which 1 and 2 change places.
 """
 
 from __future__ import annotations
@@ -111,8 +112,12 @@ class Clock:
             k1, k2 = (count * times for count in step.slices)
         else:
             k1 = k2 = 1
-        begin = lag + first / k1
-        whole = lag + delay + max(first, first / k1 + second, min(k1, k2) * first / k1 + second / k2)
+        if k1 >= k2:
+            whole = lag + delay + max(first, first / k1 + second, k2 * first / k1 + second / k2)
+            begin = lag + first / k1
+        else:
+            whole = lag + delay + max(second, second / k2 + first, k1 * second / k2 + first / k1)
+            begin = whole - delay - second
         return whole, [
             Timed(step.stages[0], 0.0, lag + first, 1, lag, one, size),
             Timed(step.stages[1], begin, whole - begin, 1, delay, other, size),

@@ -46,8 +46,8 @@ def wire_bytes(nbytes: float, roce: RoceSpec) -> float:
     return nbytes + roce.message_overhead_bytes + packets * roce.packet_overhead_bytes
 
 
-def _order(link: Link) -> tuple[bool, Link]:
-    return link.direction != OUT, link
+def _order(link: Link) -> tuple[int, Link]:
+    return (OUT, UP, DOWN, IN).index(link.direction), link
 
 
 class Traffic:
@@ -93,7 +93,7 @@ class Traffic:
         self._one_end(IN, targets, sources, share, messages)
 
     def loads(self) -> tuple[Load, ...]:
-        """One link of each kind of load; of several that carry the same the first, a sender's port before others."""
+        """One link of each kind of load; of several that carry the same the first on the way from a sender."""
         if self._loads is None:
             kinds: dict[tuple[float, tuple[tuple[float, float, float], ...]], Link] = {}
             for link, counts in self._all_counts().items():
