@@ -112,9 +112,7 @@ def check_members(settings: Settings) -> None:
     if settings.ranks_list and settings.test != SEND_RECV:
         raise UserError(f"--ranks_list: only for --test {SEND_RECV}, not for {settings.test}")
     if not 1 <= settings.scaleup_group_size <= settings.ranks_per_node:
-        raise UserError(
-            f"--scaleup_group_size {settings.scaleup_group_size}: use 1 to {settings.ranks_per_node}"
-        )
+        raise UserError(f"--scaleup_group_size {settings.scaleup_group_size}: use 1 to {settings.ranks_per_node}")
     if settings.test == SCALE_VALIDATION and settings.nranks > settings.ranks_per_node and not settings.scaleout_bw:
         raise UserError("--test scale_validation over several nodes needs --scaleout_bw, such as 37.5G")
     smallest = settings.item_bytes * (ranks if TESTS[settings.test].has_blocks else 1)

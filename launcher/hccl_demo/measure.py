@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 
-import collectives
+from collectives.timing_only import timing_only
 from device.backend import runtime
 
 from .job import Job
@@ -18,7 +17,7 @@ def timed(job: Job, issue: Callable[[], None]) -> tuple[float, float]:
 
     Back to back the host's are taken alone, from the first call to the end of the last.
     """
-    with without_data():
+    with timing_only():  # what is in the buffers does not matter
         issue()
         job.synchronize()
         return (_one_by_one if job.settings.measure == "latency" else _back_to_back)(job, issue)
@@ -46,11 +45,3 @@ def _one_by_one(job: Job, issue: Callable[[], None]) -> tuple[float, float]:
         host += timeline.host - start
         device += begin.elapsed_time(end) / 1e3
     return host / job.settings.loop, device / job.settings.loop
-
-
-@contextlib.contextmanager
-def without_data() -> Iterator[None]:
-    """While entered, collectives cost their modelled time and move nothing: what is in the buffers does not matter."""
-    timing_only = getattr(collectives, "timing_only", None)
-    with timing_only() if timing_only is not None else contextlib.nullcontext():
-        yield

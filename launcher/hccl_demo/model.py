@@ -9,8 +9,8 @@ from device.spec import chosen_card
 
 from . import scale_validation
 from .catalogue import ALL_GATHER, SCALE_VALIDATION, SEND_RECV, TESTS
-from .printing import Figures, benchmark_block, csv_row, duration, processing_line, summary
-from .send_recv import partners
+from .pairing import partners
+from .printing import Figures, bandwidth, benchmark_block, csv_row, duration, processing_line, summary
 from .settings import Settings
 from .sizes import each_size
 
@@ -36,24 +36,30 @@ class Model:
         settings = self._settings
         test, members = TESTS[settings.test], settings.members
         if settings.test == SEND_RECV:
-            members = (0, partners(settings, 0)[0])
+            members = (0, partners(settings, 0)[1])
         seconds = self.group(members).seconds(test.pattern, model_bytes(settings, size))
         return Figures(test.call, size, network_factor(test.pattern, len(members)), seconds, seconds)
 
     def phases(self, size: int) -> str:
-        """Where the time of a collective goes, a line for each phase."""
+        """Where the time of a collective goes: the algorithm, and a line for each phase."""
         settings = self._settings
-        lines = []
-        for phase in self.group(settings.members).explain(TESTS[settings.test].pattern, model_bytes(settings, size)):
+        group = self.group(settings.members)
+        lines = [f"[MODEL]     Algorithm      : {group.algorithm}\n"]
+        for phase in group.explain(TESTS[settings.test].pattern, model_bytes(settings, size)):
+            rounds = f", {phase.rounds} rounds" if phase.rounds > 1 else ""
+            link = (
+                f"; {phase.link} carries {phase.wire_bytes:.0f} bytes at {bandwidth(phase.rate_bytes_per_s)}"
+                if phase.link
+                else ""
+            )
             lines.append(
-                f"[MODEL]     {phase.name}: {duration(phase.seconds)} from {duration(phase.start_s)} on,"
-                f" {phase.bytes_on_link:.0f} bytes at {phase.rate_bytes_per_s / 1e9:.3f} GB/s"
-                f" on {phase.link}, latency {phase.latency_s * 1e6:.3f} us\n"
+                f"[MODEL]     {phase.name.ljust(15)}: {duration(phase.seconds)} from {duration(phase.start_s)} on"
+                f"{rounds}{link}\n"
             )
         return "".join(lines)
 
     def scale_validation(self, size: int) -> tuple[str, bool]:
-        """The test of every pair; see `scale_validation.validate`."""
+        """The test of every pair; see `all_pairs.validate`."""
         text, is_fine = "", True
         for kind, pairs, expected in scale_validation.stages(self._settings):
             rates = {pair: size / self.group(pair).seconds(TESTS[SEND_RECV].pattern, size) for pair in pairs}

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from collectives.errors import CollectiveError
 
-from . import correctness, data_csv, scale_validation
+from . import all_pairs, correctness, data_csv
 from .catalogue import SCALE_VALIDATION, SEND_RECV
 from .inputs import fill
 from .job import Job, join, own_rank, take_place
@@ -121,7 +121,7 @@ def workload_of(job: Job, size: int) -> Workload:
 
 def _validate_scale(job: Job, size: int) -> int:
     """One size; at the root, 1 where a pair is too slow."""
-    text, is_fine = scale_validation.validate(job, size)
+    text, is_fine = all_pairs.validate(job, size)
     _tell_in_order(job, [], text if job.is_root else "")
     return int(job.is_root and not is_fine)
 

@@ -11,22 +11,7 @@ import habana_frameworks.torch.core as htcore
 from .catalogue import SEND_RECV, TESTS
 from .inputs import value
 from .job import Job
-from .settings import Settings
-
-
-def partners(settings: Settings, rank: int) -> tuple[int, int]:
-    """(whom to send to, whom to receive from).
-
-    In one box neighbours swap, 0 with 1, 2 with 3, and an odd last rank is its own partner. Across boxes each sends to
-    the rank of its place in the next one, in a ring.
-    """
-    boxes = -(-settings.nranks // settings.scaleup_group_size)
-    if boxes == 1:
-        partner = rank ^ 1
-        return (partner, partner) if partner < settings.nranks else (rank, rank)
-    per_box = settings.nranks // boxes
-    box, place = rank // settings.scaleup_group_size, rank % per_box
-    return (box + 1) % boxes * per_box + place, (box - 1) % boxes * per_box + place
+from .pairing import partners
 
 
 class Swap:
@@ -42,7 +27,7 @@ class Swap:
         self.source = torch.empty(elements, dtype=job.dtype, device="hpu")
         self.output = torch.empty(elements, dtype=job.dtype, device="hpu")
         self._ranks = job.ranks
-        self._target, self._origin = partners(job.settings, job.rank)
+        self._origin, self._target = partners(job.settings, job.rank)
         self._is_alone = self._target == job.rank
         if self._is_alone:
             self.issue()  # the first graph on fresh memory differs from all later ones, which the warm-up compiles

@@ -14,8 +14,9 @@ import click
 from collectives.roce.box import load_box
 from collectives.roce.network import Network
 from device.spec import chosen_card
+from habana_frameworks import _shield
 
-from . import model, mpirun, rank, ranks
+from . import model, mpirun
 from .checks import Request, check_members, check_node, settings_of
 from .settings import STORE_VARIABLE, Settings, from_environment, rank_environment, to_environment
 from .voice import Voice
@@ -68,6 +69,8 @@ def _without_mpi(request: Request, settings: Settings, voice: Voice) -> int:
             os.environ[STORE_VARIABLE] = f"{folder}/store"
         elif settings.nranks > len(own):
             click.echo(f"hccl_demo: node {node} waits for the others at {address}", err=True)
+        # Loaded here, not above: it brings PyTorch, which nothing before needs.
+        ranks = _shield.load("launcher.hccl_demo.ranks")
         try:
             ranks.run_ranks(settings, own, _seconds(request))
         except ranks.RankFailed as failure:
@@ -94,12 +97,13 @@ def _with_mpi(request: Request, settings: Settings, voice: Voice) -> int:
     os.environ.update(to_environment(settings))
     ours = from_environment(os.environ)
     check_members(ours)
-    if rank.own_rank(ours, os.environ) == 0:
+    if int(os.environ["OMPI_COMM_WORLD_RANK"]) == 0:
         voice.header(request)
         _clean(request, voice)
         voice.say("HCCL demo runs in MPI mode", "green")
     sys.stdout.flush()
-    return rank.run()
+    status: int = _shield.load("launcher.hccl_demo.rank").run()
+    return status
 
 
 def _command(settings: Settings, number: int) -> str:
