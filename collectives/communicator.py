@@ -83,7 +83,7 @@ class Communicator:
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
         self._free_at = 0.0
-        self._issue = threading.Lock()
+        self._issue = threading.RLock()  # again: what the worker runs may issue the next operation
         self._broken: str | None = None
         self._closers: list[Callable[[float], None]] = []
         control_plane().at_end(_close_all)
@@ -115,6 +115,7 @@ class Communicator:
             self._sequence += 1
             sequence = self._sequence
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
+            work.waits_for_callbacks = True
             if wait and self.worker.is_idle():
                 # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
                 self._execute(operation, sequence, work)

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from .errors import CollectiveError, CollectiveTimeout
+from .future import CollectiveFuture
 from .ledger import Ledger
 
 
@@ -17,7 +18,7 @@ class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
     `on_fence` is what the card must have before it may touch memory that the operation uses; by default, its
-    end.
+    end. `waits_for_callbacks`: callbacks of the future run in the thread that adds them.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class HcclWork(dist.Work):
         # Functions of the work, not bound to it: a handle must go when its last user lets go, not at some garbage
         # collection, because with it go tensors.
         self.on_fence: Callable[[HcclWork], None] = HcclWork.join
+        self.waits_for_callbacks = False
 
     # -- for whoever runs the operation --------------------------------------------------------------------
 
@@ -114,7 +116,10 @@ class HcclWork(dist.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            future = self._future = torch.futures.Future()
+            if self.waits_for_callbacks:
+                future = self._future = CollectiveFuture(self._finished)
+            else:
+                future = self._future = torch.futures.Future()
             is_over = self._is_over
         if is_over:
             self._fill(future)
