@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectives.roce.box import load_box
-from collectives.roce.direct_mesh import DirectMesh
+from collectives.roce.network import Network, default_fabric
+from collectives.roce.place import Place
 from device.compiler.cost import compile_seconds, node_cost
 from device.compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from device.graph.ir import ITEM_BYTES
@@ -140,7 +141,9 @@ def hpc_test(kind: str, precision: str, spec: CardSpec) -> float:
 def all_reduce(row: Row, spec: CardSpec) -> float:
     """Modelled bandwidth of an all_reduce in GB/s: of the algorithm, or of the network, 2 (n - 1) / n times that."""
     cards, nbytes = int(row.cards), int(row.shape)
-    algorithm = nbytes / DirectMesh(load_box(spec.box), cards).seconds("all_reduce", nbytes) / 1e9
+    box = load_box(spec.box)
+    group = Network(box, default_fabric(box, 1), box.cards).group([Place(0, module) for module in range(cards)])
+    algorithm = nbytes / group.seconds("all_reduce", nbytes) / 1e9
     return algorithm * 2 * (cards - 1) / cards if row.metric == "NW bandwidth" else algorithm
 
 

@@ -9,6 +9,10 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from device import interop
+from device.fences import Extent, Fence
+from device.timeline import STREAM
+
 from .errors import CollectiveError, CollectiveTimeout
 from .future import CollectiveFuture
 from .ledger import Ledger
@@ -18,7 +22,8 @@ class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
     `on_fence` is what the card must have before it may touch memory that the operation uses; by default, its
-    end. `waits_for_callbacks`: callbacks of the future run in the thread that adds them.
+    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host. With
+    `has_inline_callbacks` the future's callbacks run in the thread that adds them.
     """
 
     def __init__(
@@ -39,7 +44,9 @@ class HcclWork(dist.Work):
         # Functions of the work, not bound to it: a handle must go when its last user lets go, not at some garbage
         # collection, because with it go tensors.
         self.on_fence: Callable[[HcclWork], None] = HcclWork.join
-        self.waits_for_callbacks = False
+        self.waits = STREAM
+        self.has_inline_callbacks = False
+        self._fence: Fence | None = None
 
     # -- for whoever runs the operation --------------------------------------------------------------------
 
@@ -61,9 +68,9 @@ class HcclWork(dist.Work):
     def describe(self) -> str:
         return self._description()
 
-    def fence(self) -> None:
-        """Called by the card before it runs anything or is read by the host."""
-        self.on_fence(self)
+    def put_fence(self, extents: Sequence[Extent]) -> None:
+        """Have the card wait before it uses that memory."""
+        self._fence = interop.add_fence(lambda: self.on_fence(self), extents)
 
     # -- dist.Work -----------------------------------------------------------------------------------------
 
@@ -91,7 +98,10 @@ class HcclWork(dist.Work):
             self._finished.wait()
         if self._error is not None:
             raise _copy(self._error) from self._error
-        self._ledger.settle(self._sequence)
+        self._ledger.settle(self._sequence, self.waits)
+        fence, self._fence = self._fence, None
+        if fence is not None:
+            fence.drop()
 
     def synchronize(self) -> None:
         self.wait()
@@ -116,7 +126,7 @@ class HcclWork(dist.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            if self.waits_for_callbacks:
+            if self.has_inline_callbacks:
                 future = self._future = CollectiveFuture(self._finished)
             else:
                 future = self._future = torch.futures.Future()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
+from device.modules import BOX_CARDS
 from hpucluster.cluster import RayStartError, run_job
 from hpucluster.identity import identify
 from hpucluster.job import Job
@@ -23,7 +24,7 @@ from hpucluster.report import Report, build_report, write_json
 from hpucluster.snapshots import SnapshotBoard
 from hpucluster.telemetry import build_registry
 
-from .checks import check_environment, check_report, check_script, choose_card, choose_modules
+from .checks import check_environment, check_report, check_script, choose_card, choose_modules, choose_network
 from .messages import UserError, readable, say
 from .ports import holder
 from .progress import Progress
@@ -62,12 +63,14 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
         check_report(request.report)
     check_environment()
     spec = choose_card(request.card)
-    modules = choose_modules(request.cards, environ)
+    network = choose_network(spec, request.cards or BOX_CARDS)
+    modules = choose_modules(request.cards, environ, network.cards_per_box)
     job = Job(
         target=request.target,
         arguments=request.arguments,
         modules=modules,
         card=request.card,
+        network=network.to_plain(),
         cwd=os.getcwd(),
         environ=environ,
         sys_path=sys_path,

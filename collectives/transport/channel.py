@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import header
+from ..arrival import Arrival
 from ..errors import MismatchError
 from ..guard import Guard
 from .membership import Membership
@@ -71,11 +72,11 @@ class _End:
         side: int,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """Show our header, wait for the other one; returns the peer's arrival."""
         pair = self._boards[sequence % 2]
         header.write(pair[side], sequence, signature, arrival, (tag,))
@@ -109,12 +110,12 @@ class SendEnd(_End):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         source: SendSource,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """Send a message; returns the receiver's arrival.
 
         Raises:
@@ -145,12 +146,12 @@ class ReceiveEnd(_End):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         target: np.ndarray,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """Receive a message into `target` (bytes); returns the sender's arrival. Raises as `SendEnd.send`."""
         other = self._greet(1, sequence, signature, arrival, tag, names, guard)
         on_delay = guard.of_peer(self._peer)
