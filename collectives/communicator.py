@@ -82,7 +82,7 @@ class Communicator:
         self.ledger = Ledger(self.line)
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
-        self._issue = threading.Lock()
+        self._issue = threading.RLock()  # again: what the worker runs may issue the next operation
         self._broken: str | None = None
         self._closers: list[Callable[[float], None]] = []
         control_plane().at_end(_close_all)
@@ -117,6 +117,7 @@ class Communicator:
             self._arrive(operation, sequence)
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
             work.waits = operation.waits
+            work.has_inline_callbacks = True
             if wait and self.worker.is_idle():
                 # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
                 self._execute(operation, sequence, work)

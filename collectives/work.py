@@ -14,6 +14,7 @@ from device.fences import Extent, Fence
 from device.timeline import STREAM
 
 from .errors import CollectiveError, CollectiveTimeout
+from .future import CollectiveFuture
 from .ledger import Ledger
 
 
@@ -21,7 +22,8 @@ class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
     `on_fence` is what the card must have before it may touch memory that the operation uses; by default, its
-    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host.
+    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host. With
+    `has_inline_callbacks` the future's callbacks run in the thread that adds them.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class HcclWork(dist.Work):
         # collection, because with it go tensors.
         self.on_fence: Callable[[HcclWork], None] = HcclWork.join
         self.waits = STREAM
+        self.has_inline_callbacks = False
         self._fence: Fence | None = None
 
     # -- for whoever runs the operation --------------------------------------------------------------------
@@ -123,7 +126,10 @@ class HcclWork(dist.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            future = self._future = torch.futures.Future()
+            if self.has_inline_callbacks:
+                future = self._future = CollectiveFuture(self._finished)
+            else:
+                future = self._future = torch.futures.Future()
             is_over = self._is_over
         if is_over:
             self._fill(future)
