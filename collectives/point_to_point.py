@@ -182,7 +182,7 @@ class PointToPoint:
     def _account(self, kind: str, peer: int, message: Message, queue: _Queue, sequence: int, other: Arrival) -> None:
         is_first = self._communicator.rank <= peer
         arrivals = [message.arrival, other] if is_first else [other, message.arrival]
-arrivals = arrivals[: len(queue.line.ranks)]  # to itself there is one
+        arrivals = arrivals[: len(queue.line.ranks)]  # to itself there is one
         transfer = queue.line.finish(kind, fabric.SEND_RECV, message.nbytes, arrivals, 0 if is_first else 1)
         if transfer is not None and message.is_on_card:
             queue.ledger.enter(sequence, transfer)
