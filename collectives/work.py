@@ -127,9 +127,10 @@ class HcclWork(dist.Work):
             if self._future is not None:
                 return self._future
             if self.has_inline_callbacks:
-                future = self._future = CollectiveFuture(self._finished)
+                self._future = CollectiveFuture(self._finished)
             else:
-                future = self._future = torch.futures.Future()
+                self._future = torch.futures.Future()
+            future = self._future
             is_over = self._is_over
         if is_over:
             self._fill(future)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,13 +94,13 @@ def settings_of(request: Request, environ: Mapping[str, str], box_cards: int) ->
 def check_members(settings: Settings) -> None:
     """What depends on the number of ranks."""
     last = settings.nranks - 1
-    named = {
+    named: dict[str, Sequence[int]] = {
         "--test_root": [settings.root],
         "--custom_comm": settings.custom_comm,
         "--ranks_list": [rank for pair in settings.ranks_list for rank in pair],
     }
-    for option, ranks in named.items():
-        for rank in ranks:
+    for option, listed in named.items():
+        for rank in listed:
             if not 0 <= rank <= last:
                 raise UserError(f"{option}: there is no rank {rank}; ranks go from 0 to {last}")
     ranks = len(settings.members)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import habana_frameworks.torch  # noqa: F401 - registers the hpu device and the hccl process group
 from device.modules import visible_modules
+from habana_frameworks.torch import hpu  # also registers the hpu device and the hccl process group
 
 from .settings import STORE_VARIABLE, Settings
 
@@ -45,7 +45,7 @@ class Job:
 
     def synchronize(self) -> None:
         """The card and all that it has to do."""
-        torch.hpu.synchronize()
+        hpu.synchronize()
 
     def gather(self, text: Any) -> list[Any]:
         """What every member brings, by place; on all of them."""

@@ -102,8 +102,8 @@ def _with_mpi(request: Request, settings: Settings, voice: Voice) -> int:
         _clean(request, voice)
         voice.say("HCCL demo runs in MPI mode", "green")
     sys.stdout.flush()
-    status: int = _shield.load("launcher.hccl_demo.rank").run()
-    return status
+    outcome: int = _shield.load("launcher.hccl_demo.rank").run()
+    return outcome
 
 
 def _command(settings: Settings, number: int) -> str:
