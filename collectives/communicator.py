@@ -142,7 +142,7 @@ class Communicator:
                 "create a group in the child"
             )
         if self._broken is not None:
-            raise CollectiveError(f"{what}: process group {self.label} cannot be used any more: {self._broken}")
+            raise CollectiveError(f"{what()}: process group {self.label} cannot be used any more: {self._broken}")
 
     def break_up(self, error: BaseException) -> None:
         """The group is of no use after this error; the other ranks are told."""

@@ -14,6 +14,7 @@ from device.fences import Extent, Fence
 from device.timeline import STREAM
 
 from .errors import CollectiveError, CollectiveTimeout
+from .handles import release
 from .ledger import Ledger
 
 
@@ -44,6 +45,7 @@ class HcclWork(dist.Work):
         self.on_fence: Callable[[HcclWork], None] = HcclWork.join
         self.waits = STREAM
         self._fence: Fence | None = None
+        self._is_told = False  # the future holds the result
 
     # -- for whoever runs the operation --------------------------------------------------------------------
 
@@ -59,7 +61,12 @@ class HcclWork(dist.Work):
             self._is_over = True
             self._completing = threading.get_ident()
             future = self._future
-        if future is not None:
+        if future is None or self._is_told:
+            return
+        if self._fence is None and not self._finished.is_set():
+            # A callback may issue another operation and wait for it, which this thread would have to run.
+            threading.Thread(target=self._fill, args=(future,), name="hccl-future", daemon=True).start()
+        else:
             self._fill(future)
 
     def describe(self) -> str:
@@ -78,6 +85,7 @@ class HcclWork(dist.Work):
             CollectiveError: the operation failed; or is not over after `timeout` (none or zero: the group's
             time-out).
         """
+        release(self)
         if self._is_awaited():
             seconds = timeout.total_seconds() if timeout is not None else 0.0
             if not self._finished.wait(seconds if seconds > 0 else None):
@@ -119,15 +127,22 @@ class HcclWork(dist.Work):
         return self._outputs
 
     def get_future(self) -> torch.futures.Future:
-        """A future of the list of output tensors."""
+        """A future of the list of output tensors.
+
+        For tensors of the card it is done at once where a fence keeps the card from using them too early, so that
+        callbacks record in the caller's thread and place, as on a stream; an error is then raised at their first use.
+        """
         with self._lock:
             if self._future is not None:
                 return self._future
             future = self._future = torch.futures.Future()
-            is_over = self._is_over
-        if is_over:
+            self._is_told = self._is_over or self._is_fenced()
+        if self._is_told:
             self._fill(future)
         return future
+
+    def _is_fenced(self) -> bool:
+        return self._fence is not None and self.on_fence is HcclWork.join
 
     def _fill(self, future: torch.futures.Future) -> None:
         if self._error is None:
