@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from device import interop
+from device.backend.untraced import untraced
 from device.fences import Extent, Fence
 from device.timeline import STREAM
 
@@ -18,6 +19,7 @@ from .handles import release
 from .ledger import Ledger
 
 
+@untraced
 class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
@@ -151,6 +153,7 @@ class HcclWork(dist.Work):
             future.set_exception(_copy(self._error))
 
 
+@untraced
 class CoalescedWork(dist.Work):
     """Several operations as one."""
 
