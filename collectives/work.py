@@ -15,6 +15,7 @@ from device.fences import Extent, Fence
 from device.timeline import STREAM
 
 from .errors import CollectiveError, CollectiveTimeout
+from .future import CollectiveFuture
 from .handles import release
 from .ledger import Ledger
 
@@ -24,7 +25,8 @@ class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
     `on_fence` is what the card must have before it may touch memory that the operation uses; by default, its
-    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host.
+    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host. With
+    `has_inline_callbacks` the future's callbacks run in the thread that adds them.
     """
 
     def __init__(
@@ -46,8 +48,8 @@ class HcclWork(dist.Work):
         # collection, because with it go tensors.
         self.on_fence: Callable[[HcclWork], None] = HcclWork.join
         self.waits = STREAM
+        self.has_inline_callbacks = False
         self._fence: Fence | None = None
-        self._is_told = False  # the future holds the result
 
     # -- for whoever runs the operation --------------------------------------------------------------------
 
@@ -63,12 +65,7 @@ class HcclWork(dist.Work):
             self._is_over = True
             self._completing = threading.get_ident()
             future = self._future
-        if future is None or self._is_told:
-            return
-        if self._fence is None and not self._finished.is_set():
-            # A callback may issue another operation and wait for it, which this thread would have to run.
-            threading.Thread(target=self._fill, args=(future,), name="hccl-future", daemon=True).start()
-        else:
+        if future is not None:
             self._fill(future)
 
     def describe(self) -> str:
@@ -129,22 +126,18 @@ class HcclWork(dist.Work):
         return self._outputs
 
     def get_future(self) -> torch.futures.Future:
-        """A future of the list of output tensors.
-
-        For tensors of the card it is done at once where a fence keeps the card from using them too early, so that
-        callbacks record in the caller's thread and place, as on a stream; an error is then raised at their first use.
-        """
+        """A future of the list of output tensors."""
         with self._lock:
             if self._future is not None:
                 return self._future
-            future = self._future = torch.futures.Future()
-            self._is_told = self._is_over or self._is_fenced()
-        if self._is_told:
+            if self.has_inline_callbacks:
+                future = self._future = CollectiveFuture(self._finished)
+            else:
+                future = self._future = torch.futures.Future()
+            is_over = self._is_over
+        if is_over:
             self._fill(future)
         return future
-
-    def _is_fenced(self) -> bool:
-        return self._fence is not None and self.on_fence is HcclWork.join
 
     def _fill(self, future: torch.futures.Future) -> None:
         if self._error is None:

@@ -67,16 +67,18 @@ def _table(cards: list[dict[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     for heading, side in _COLUMNS:
         table.add_column(heading, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    boxes = {card.get("box", 0) for card in cards}
     for card in cards:
-        table.add_row(*_row(card))
+        where = f"{card['box']}.{card['module']}" if len(boxes) > 1 else str(card["module"])
+        table.add_row(*_row(card, where))
     return table
 
 
-def _row(card: dict[str, Any]) -> list[str]:
+def _row(card: dict[str, Any], where: str) -> list[str]:
     time = card["time"]
     return [
         str(card["rank"]),
-        str(card["module"]),
+        where,
         str(card["steps"]),
         str(card["graphs_compiled"]),
         str(card["recompilations"]),

@@ -1,6 +1,8 @@
-"""The parts of `SyncBatchNorm`, which PyTorch has for other devices only, spelled out in ordinary operators.
+"""The parts of batch normalization over several cards, spelled out in ordinary operators.
 
-C is the number of channels (dimension 1), W the number of ranks. Statistics are float32 where the input is shorter.
+`torch.nn.SyncBatchNorm` computes the statistics of its own batch, exchanges them and goes on with the common ones; for
+each part it calls an operator that PyTorch brings for CUDA only. Statistics are in float32 also for narrower inputs.
+Inputs have the shape (N, C, ...); statistics have C elements.
 """
 
 from __future__ import annotations
@@ -10,26 +12,24 @@ from torch import Tensor
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
-def _others(tensor: Tensor) -> list[int]:
+def _other_dimensions(tensor: Tensor) -> list[int]:
     return [dimension for dimension in range(tensor.dim()) if dimension != 1]
 
 
-def _along(channels: Tensor, like: Tensor) -> Tensor:
-    return channels.view([1, -1] + [1] * (like.dim() - 2))
+def _per_channel(values: Tensor, like: Tensor) -> Tensor:
+    return values.view([1, -1] + [1] * (like.dim() - 2))
 
 
-def stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """(mean, 1 / standard deviation) of each channel, shape (C)."""
-    wide = _wide(input)
-    mean = wide.mean(_others(input))
-    variance = (wide - _along(mean, input)).square().mean(_others(input))
-    return mean, (variance + eps).rsqrt()
+def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """(mean, 1 / standard deviation) of each channel."""
+    variance, mean = torch.var_mean(_wide(input), _other_dimensions(input), correction=0)
+    return mean, torch.rsqrt(variance + eps)
 
 
-def gather_stats_with_counts(
+def batch_norm_gather_stats_with_counts(
     input: Tensor,
     mean: Tensor,
     invstd: Tensor,
@@ -39,48 +39,35 @@ def gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """(mean, 1 / standard deviation) of all ranks' elements together from each rank's, shape (W, C); `counts` is the
-    number of elements of a channel on each rank, shape (W). The running statistics move by `momentum`.
+    """(mean, 1 / standard deviation) over all ranks from theirs, of shape (ranks, C), and their `counts` of elements.
+
+    The running statistics are brought up to date.
     """
     weights = counts.to(mean.dtype).view(-1, 1)
     total = weights.sum()
-    mean_all = (mean * weights).sum(0) / total
-    spread = invstd.reciprocal().square() - eps + (mean - mean_all).square()
-    squares = (spread * weights).sum(0)
+    common = (mean * weights).sum(0) / total
+    squares = invstd.square().reciprocal() - eps + (mean - common).square()
+    summed = (squares * weights).sum(0)
     if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(mean_all.to(running_mean.dtype), alpha=momentum)
+        running_mean.mul_(1 - momentum).add_(common.to(running_mean.dtype), alpha=momentum)
     if running_var is not None:
-        running_var.mul_(1 - momentum).add_((squares / (total - 1)).to(running_var.dtype), alpha=momentum)
-    return mean_all, (squares / total + eps).rsqrt()
+        running_var.mul_(1 - momentum).add_((summed / (total - 1)).to(running_var.dtype), alpha=momentum)
+    return common, torch.rsqrt(summed / total + eps)
 
 
-def gather_stats(
-    input: Tensor,
-    mean: Tensor,
-    invstd: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    momentum: float,
-    eps: float,
-    count: int,
-) -> tuple[Tensor, Tensor]:
-    """`gather_stats_with_counts` where every rank has as many elements."""
-    counts = torch.full((mean.shape[0],), count, dtype=mean.dtype, device=mean.device)
-    return gather_stats_with_counts(input, mean, invstd, running_mean, running_var, momentum, eps, counts)
-
-
-def elements(
+def batch_norm_elemt(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
 ) -> Tensor:
-    """The normalized input, in its dtype."""
-    scale = invstd if weight is None else invstd * weight
-    output = (_wide(input) - _along(mean, input)) * _along(scale, input)
+    """The normalized input, in the input's dtype."""
+    normalized = (_wide(input) - _per_channel(mean, input)) * _per_channel(invstd, input)
+    if weight is not None:
+        normalized = normalized * _per_channel(_wide(weight), input)
     if bias is not None:
-        output = output + _along(bias, input)
-    return output.to(input.dtype)
+        normalized = normalized + _per_channel(_wide(bias), input)
+    return normalized.to(input.dtype)
 
 
-def backward_reduce(
+def batch_norm_backward_reduce(
     grad_out: Tensor,
     input: Tensor,
     mean: Tensor,
@@ -89,21 +76,16 @@ def backward_reduce(
     input_g: bool,
     weight_g: bool,
     bias_g: bool,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """(sum of gradients, sum of gradients times distance from the mean, gradient of weight, of bias), shape (C)."""
-    gradient = _wide(grad_out)
-    sum_dy = gradient.sum(_others(input))
-    sum_dy_xmu = (gradient * (_wide(input) - _along(mean, input))).sum(_others(input))
-    dtype = sum_dy.dtype if weight is None else weight.dtype
-    return (
-        sum_dy if input_g else None,
-        sum_dy_xmu if input_g else None,
-        (sum_dy_xmu * invstd).to(dtype) if weight_g else None,
-        sum_dy.to(dtype) if bias_g else None,
-    )
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """This rank's (sum of gradients, sum of gradients times the centred input, gradient of weight, gradient of bias)."""
+    gradient, rest = _wide(grad_out), _other_dimensions(input)
+    summed = gradient.sum(rest)
+    with_input = (gradient * (_wide(input) - _per_channel(mean, input))).sum(rest)
+    dtype = mean.dtype if weight is None else weight.dtype
+    return summed, with_input, (with_input * invstd).to(dtype), summed.to(dtype)
 
 
-def backward_elements(
+def batch_norm_backward_elemt(
     grad_out: Tensor,
     input: Tensor,
     mean: Tensor,
@@ -113,25 +95,24 @@ def backward_elements(
     sum_dy_xmu: Tensor,
     count: Tensor,
 ) -> Tensor:
-    """The gradient of the input from the sums over all ranks; `count` as `counts` above."""
-    total = count.sum()
-    scale = invstd if weight is None else invstd * weight
-    slope = invstd.square() * sum_dy_xmu / total
-    distance = _wide(input) - _along(mean, input)
-    gradient = _wide(grad_out) - _along(sum_dy / total, input) - distance * _along(slope, input)
-    return (gradient * _along(scale, input)).to(input.dtype)
+    """Gradient of the input from the sums over all ranks; `count` has every rank's number of elements per channel."""
+    total = count.sum().to(mean.dtype)
+    slope = _per_channel(sum_dy_xmu / total * invstd.square(), input)
+    scale = invstd if weight is None else invstd * _wide(weight)
+    centred = _wide(input) - _per_channel(mean, input)
+    gradient = _wide(grad_out) - _per_channel(sum_dy / total, input) - centred * slope
+    return (gradient * _per_channel(scale, input)).to(input.dtype)
 
 
 def register() -> torch.library.Library:
-    """Give the operators to hpu; they stay registered as long as the returned library lives."""
+    """Install the parts for hpu; the library must be kept alive."""
     library = torch.library.Library("aten", "IMPL")
-    for name, kernel in (
-        ("batch_norm_stats", stats),
-        ("batch_norm_gather_stats", gather_stats),
-        ("batch_norm_gather_stats_with_counts", gather_stats_with_counts),
-        ("batch_norm_elemt", elements),
-        ("batch_norm_backward_reduce", backward_reduce),
-        ("batch_norm_backward_elemt", backward_elements),
+    for part in (
+        batch_norm_stats,
+        batch_norm_gather_stats_with_counts,
+        batch_norm_elemt,
+        batch_norm_backward_reduce,
+        batch_norm_backward_elemt,
     ):
-        library.impl(name, kernel, "PrivateUse1")
+        library.impl(part.__name__, part, "PrivateUse1")
     return library
