@@ -19,6 +19,7 @@ from .operation import Operation
 from .roce.box import load_box
 from .roce.direct_mesh import DirectMesh
 from .roce.fabric import FabricModel
+from .spanning.spanning_transport import SpanningTransport
 from .transport.control import control_plane
 from .transport.rendezvous import meet
 from .transport.shared_transport import LocalTransport, SharedTransport
@@ -67,15 +68,15 @@ class Communicator:
         self.fabric: FabricModel = DirectMesh(box, len(self.ranks))
         self.pair: FabricModel = DirectMesh(box, min(2, box.cards))
         self.membership = meet(store, label, rank, self.ranks, self.timeout_s)
-        self.transport: SharedTransport | LocalTransport
+        self.transport: SharedTransport | SpanningTransport | LocalTransport
         if len(self.ranks) == 1:
             self.transport = LocalTransport()
         else:
             what = f"process group {label}"
             try:
-                self.transport = SharedTransport(
-                    self.membership, label, Guard(self.membership, lambda: what, self.timeout_s)
-                )
+                guard = Guard(self.membership, lambda: what, self.timeout_s)
+                kind = SharedTransport if self.membership.is_on_one_machine else SpanningTransport
+                self.transport = kind(self.membership, label, guard)
             except BaseException as error:
                 self.membership.announce("failed", str(error))
                 raise

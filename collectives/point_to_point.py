@@ -18,6 +18,7 @@ from .guard import Guard
 from .ledger import Account, Ledger
 from .roce import fabric
 from .transport.channel import ReceiveEnd, SendEnd, SendSource
+from .transport.channels import open_receive_end, open_send_end
 from .work import HcclWork
 from .worker import Worker
 
@@ -64,7 +65,7 @@ class PointToPoint:
 
         def run(signature: header.Signature, guard: Guard) -> float:
             if queue.send_end is None:
-                queue.send_end = SendEnd.open(self._communicator.membership, self._communicator.label, peer, guard)
+                queue.send_end = open_send_end(self._communicator.membership, self._communicator.label, peer, guard)
             return queue.send_end.send(
                 sequence,
                 signature,
@@ -86,7 +87,7 @@ class PointToPoint:
 
         def run(signature: header.Signature, guard: Guard) -> float:
             if queue.receive_end is None:
-                queue.receive_end = ReceiveEnd.open(self._communicator.membership, peer, guard)
+                queue.receive_end = open_receive_end(self._communicator.membership, peer, guard)
             return queue.receive_end.receive(
                 sequence,
                 signature,

@@ -9,7 +9,7 @@ combined and chunk i - 2 collected, with one barrier between.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from .. import header
 from ..errors import MismatchError, SharedMemoryError
 from ..exchange import Exchange
 from ..guard import Guard
+from .agreement import describe_last, disagreement, split_tables
 from .area import Area
 from .membership import Membership
 from .shared_memory import MIB, Segment, segment_name
 from .signals import LINE_BYTES, Signals
+from .subgroup import Subgroup
 
 SMALL_BYTES = 16 * 1024  # a slot of the small area: what one barrier can carry for each rank
 SLOT_BYTES = 512 * 1024  # a slot of the large area, unless HPUCLUSTER_SHM_MB says otherwise
@@ -55,7 +57,7 @@ def _aligned(nbytes: int) -> int:
 class SharedTransport:
     """One group's shared memory. Operations are run one at a time, in the same order on every rank."""
 
-    def __init__(self, membership: Membership, group: str, guard: Guard) -> None:
+    def __init__(self, membership: Membership | Subgroup, group: str, guard: Guard) -> None:
         self._membership = membership
         self._group = group
         self._own = membership.own
@@ -91,28 +93,35 @@ class SharedTransport:
         key = header.write(board[self._own], sequence, signature, arrival, exchange.table())
         self._step(guard)
         if not all(header.has_key(slot, key) for slot in board):
-            raise MismatchError(self._disagreement(board))
+            raise MismatchError(disagreement(self._membership, self._group, board))
         arrivals = [header.read_arrival(slot) for slot in board]
         if exchange.is_uneven:
-            exchange.agree(self._tables(board))
+            exchange.agree(split_tables(self._membership, self._group, board))
         if exchange.items == 0:
             return arrivals
         if area is None:
-            area = self._fitting(exchange) or self._make_large(guard)
-            self._publish(exchange, area, 0)
-            self._step(guard)
-        chunks = self._pump(exchange, area, guard)
-        area.advance(chunks)
+            self.exchange(exchange, guard)
+        else:
+            area.advance(self._pump(exchange, area, guard))
         return arrivals
+
+    def exchange(self, exchange: Exchange, guard: Guard) -> None:
+        """Take part in an exchange that all ranks have agreed on already (`agree` was called where it is uneven).
+
+        Raises:
+            PeerLost, CollectiveTimeout, SharedMemoryError: the group is of no use any more.
+        """
+        if exchange.items == 0:
+            return
+        area = self._fitting(exchange) or self._make_large(guard)
+        self._publish(exchange, area, 0)
+        self._step(guard)
+        area.advance(self._pump(exchange, area, guard))
 
     def last_seen(self, rank: int) -> str:
         """What a rank's latest header says, in words."""
         slots = [board[rank] for board in self._boards]
-        latest = max(slots, key=header.read_sequence)
-        name = f"rank {self._membership.peers[rank].rank}"
-        if header.read_sequence(latest) == 0:
-            return f"{name} has called no collective of this group yet"
-        return f"{name} last called {header.describe(latest)}"
+        return describe_last(self._membership, rank, max(slots, key=header.read_sequence))
 
     # -- stages --------------------------------------------------------------------------------------------
 
@@ -189,30 +198,6 @@ class SharedTransport:
                     raise
                 slot //= 2  # nobody asked for a size: make do with less
 
-    # -- what ranks disagree on ----------------------------------------------------------------------------
-
-    def _disagreement(self, board: Sequence[memoryview]) -> str:
-        callers: dict[str, list[int]] = {}
-        for rank, slot in enumerate(board):
-            callers.setdefault(header.describe(slot), []).append(rank)
-        calls = [f"{self._membership.name_ranks(ranks)} called {text}" for text, ranks in callers.items()]
-        return f"ranks disagree in process group {self._group}: {'; '.join(calls)}"
-
-    def _tables(self, board: Sequence[memoryview]) -> list[tuple[int, ...]]:
-        ranks = self._ranks
-        tables = [header.read_table(slot, 2 * ranks) for slot in board]
-        for source in range(ranks):
-            for target in range(ranks):
-                sent, wanted = tables[source][target], tables[target][ranks + source]
-                if sent != wanted:
-                    name = self._membership.peers
-                    raise MismatchError(
-                        f"ranks disagree in process group {self._group} on {header.describe(board[source])}: "
-                        f"rank {name[source].rank} sends {sent} elements to rank {name[target].rank}, "
-                        f"which expects {wanted}"
-                    )
-        return tables
-
 
 class LocalTransport:
     """A group of one rank: the same exchanges without anybody to wait for."""
@@ -229,6 +214,11 @@ class LocalTransport:
             if table[0] != table[1]:
                 raise MismatchError(f"{guard.what}: sends {table[0]} elements to itself and expects {table[1]}")
             exchange.agree([table])
+        self.exchange(exchange, guard)
+        return [arrival]
+
+    def exchange(self, exchange: Exchange, guard: Guard) -> None:
+        """As `SharedTransport.exchange`."""
         slots = self._area.slots(0, exchange.dtype)
         size = exchange.chunk_items(slots.shape[1])
         for low in range(0, exchange.items, size):
@@ -237,7 +227,6 @@ class LocalTransport:
             if exchange.combines:
                 exchange.combine(slots, low, high)
             exchange.collect(slots, low, high)
-        return [arrival]
 
     def last_seen(self, rank: int) -> str:
         return "this rank is alone"
