@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,8 +20,8 @@ Transfer = tuple[int, np.ndarray]
 class Crossing:
     """One operation of one rank.
 
-    Arrays to send must not change until `finish`, arrays to fill must be contiguous. Whatever waits here also sends
-    what is due, so two ranks that send much to each other never block each other.
+    Arrays to send must not change until `finish`, arrays to fill must be contiguous. What was posted goes whatever this
+    rank waits for meanwhile, so ranks that send much to each other never block each other.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Crossing:
         self._lane = lane
         self._guard = guard
         self._mates_guard = mates_guard
-        self._outgoing: dict[int, deque[np.ndarray]] = {}
+        self._posted: set[int] = set()
 
     # -- within the machine --------------------------------------------------------------------------------
 
@@ -63,8 +63,8 @@ class Crossing:
     def post(self, place: int, array: np.ndarray) -> None:
         """Send an array, as soon as the other end has room."""
         if len(array):
-            self._outgoing.setdefault(place, deque()).extend(_pieces(array))
-            self._push()
+            self._posted.add(place)
+            self._lanes.post(place, self._lane, _pieces(array))
 
     def receive(self, place: int, array: np.ndarray) -> None:
         """Fill an array with what a rank has sent."""
@@ -75,22 +75,23 @@ class Crossing:
         incoming = {place: deque(_pieces(array)) for place, array in transfers if len(array)}
         while incoming:
             version = self._lanes.version
-            has_moved = self._push()
-            for place in list(incoming):
-                while incoming[place] and self._take(place, incoming[place][0]):
-                    incoming[place].popleft()
-                    has_moved = True
-                if not incoming[place]:
+            before = len(incoming), sum(map(len, incoming.values()))
+            for place, pieces in list(incoming.items()):
+                while pieces and self._take(place, pieces[0]):
+                    pieces.popleft()
+                if not pieces:
                     del incoming[place]
-            if incoming and not has_moved:
-                self._wait(version, list(incoming))
+            if before == (len(incoming), sum(map(len, incoming.values()))):
+                self._wait(version, lambda: [p for p in incoming if not self._lanes.has_arrived(p, self._lane)])
 
     def finish(self) -> None:
         """Return when all that was posted is sent."""
-        while self._outgoing:
+        while True:
             version = self._lanes.version
-            if not self._push():
-                self._wait(version, [])
+            self._posted = {place for place in self._posted if not self._lanes.is_sent(place, self._lane)}
+            if not self._posted:
+                return
+            self._wait(version, lambda: [p for p in self._posted if not self._lanes.is_sent(p, self._lane)])
 
     def _take(self, place: int, target: np.ndarray) -> bool:
         found = self._lanes.take(place, self._lane, len(target))
@@ -99,24 +100,8 @@ class Crossing:
         target[:] = found
         return True
 
-    def _push(self) -> bool:
-        """Send what there is room for; has anything gone?"""
-        has_moved = False
-        for place, pieces in list(self._outgoing.items()):
-            while pieces and self._lanes.send(place, self._lane, pieces[0]):
-                pieces.popleft()
-                has_moved = True
-            if not pieces:
-                del self._outgoing[place]
-        return has_moved
-
-    def _wait(self, version: int, sources: Sequence[int]) -> None:
-        def late() -> list[int]:
-            silent = {place for place in sources if not self._lanes.has_arrived(place, self._lane)}
-            full = {place for place in self._outgoing if not self._lanes.can_send(place, self._lane)}
-            return sorted(silent | full)
-
-        self._lanes.wait(version, lambda: self._guard(late))
+    def _wait(self, version: int, late: Callable[[], list[int]]) -> None:
+        self._lanes.wait(version, lambda: self._guard(lambda: sorted(late())))
 
 
 def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:

@@ -38,10 +38,14 @@ def choose_place(is_one_network: bool) -> Place:
     """Where to listen, and what to tell the others. `is_one_network`: they all have this process's interfaces.
 
     Raises:
-        ConfigurationError: a variable names no interface, or there is no address by which others could come.
+        ConfigurationError: a variable names no address or interface, or there is no address by which others could come.
     """
     address = os.environ.get("HPUCLUSTER_WIRE_ADDRESS", "").strip()
     if address:
+        try:
+            socket.getaddrinfo(address, None)
+        except OSError as error:
+            raise ConfigurationError(f"HPUCLUSTER_WIRE_ADDRESS={address!r} is no address: {error.strerror}") from error
         return Place(address, ANY)
     for variable in ("HPUCLUSTER_WIRE_INTERFACE", "HCCL_SOCKET_IFNAME"):
         prefix = os.environ.get(variable, "").strip()

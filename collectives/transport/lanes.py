@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,10 @@ class _Incoming:
 
 
 class _Outgoing:
-    """How much has gone on one lane, and how much of it the other end has taken."""
+    """What is to go on one lane, how much has gone, and how much of it the other end has taken."""
 
     def __init__(self) -> None:
+        self.waiting: deque[tuple[Any, bool]] = deque()
         self.sent = 0
         self.taken = 0
 
@@ -91,6 +92,7 @@ class Lanes:
             if not outgoing.taken <= number <= outgoing.sent:
                 raise ValueError(f"place {place} says it has taken {number} of {outgoing.sent} pieces")
             outgoing.taken = number
+            self._push(place, lane)
             self._wake()
 
     def _wake(self) -> None:
@@ -99,28 +101,36 @@ class Lanes:
 
     # -- for whoever sends and takes -----------------------------------------------------------------------
 
-    def can_send(self, place: int, lane: int) -> bool:
-        """Has the other end room for a piece?"""
+    def post(self, place: int, lane: int, pieces: Iterable[Any], copy: bool = True) -> None:
+        """Send pieces of at most PIECE_BYTES each, now or when the other end has room; see `is_sent`.
+
+        Their memory must not change until then, or without `copy` ever again.
+        """
+        with self._news:
+            self._outgoing[place, lane].waiting.extend((piece, copy) for piece in pieces)
+            self._push(place, lane)
+
+    def is_sent(self, place: int, lane: int) -> bool:
+        """Has everything gone that was posted?"""
+        if not self._outgoing[place, lane].waiting:
+            return True
+        with self._news:
+            self._push(place, lane)
+            return not self._outgoing[place, lane].waiting
+
+    def _push(self, place: int, lane: int) -> None:
+        # Also called by the receiving thread when there is room again: whoever has posted something may be waiting for
+        # a rank of its own machine, which waits for what was posted.
         outgoing = self._outgoing[place, lane]
-        return outgoing.sent - outgoing.taken < WINDOW
+        while outgoing.waiting and outgoing.sent - outgoing.taken < WINDOW:
+            payload, copy = outgoing.waiting[0]
+            if not self._transmit_piece(place, lane, outgoing.sent, payload, copy):
+                return
+            outgoing.sent += 1
+            outgoing.waiting.popleft()
 
     def has_arrived(self, place: int, lane: int) -> bool:
         return bool(self._incoming[place, lane].waiting)
-
-    def send(self, place: int, lane: int, payload: np.ndarray | bytes, copy: bool = True) -> bool:
-        """Send a piece of at most PIECE_BYTES; False if that is not possible now. Without `copy` the payload must
-        never change again.
-        """
-        if not self.can_send(place, lane):
-            return False
-        outgoing = self._outgoing[place, lane]
-        with self._news:
-            outgoing.sent += 1  # first, for its credit may be quicker than we are
-        if self._transmit_piece(place, lane, outgoing.sent - 1, payload, copy):
-            return True
-        with self._news:
-            outgoing.sent -= 1
-        return False
 
     def take(self, place: int, lane: int, nbytes: int) -> np.ndarray | None:
         """The next piece as bytes (read-only), of a length that was agreed before; None if none has come.

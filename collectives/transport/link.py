@@ -20,7 +20,8 @@ from .membership import Membership
 HIGH_WATER = 4096  # messages; the credits of `lanes` keep far below
 _HEARTBEAT_MS = 1000
 _HEARTBEAT_TIMEOUT_MS = 5000
-_CONNECT_TIMEOUT_MS = 15_000
+_CONNECT_TIMEOUT_MS = 10_000
+_CONNECT_LIMIT_S = 20.0  # for connection and handshake together
 _GRACE_S = 0.3  # a farewell may arrive on another socket a little after the connection's end
 _WIRE_GRACE_S = 1.0  # the same across a network
 _WIRE_LINGER_MS = 5000  # for what was sent and is still on its way when the process ends
@@ -49,6 +50,7 @@ class Link:
         self.descriptor: int | None = None
         self._process = process if process is not None and process.is_visible() else None
         self._closed_at: float | None = None
+        self._begun_at = time.monotonic()
         self._lock = threading.Lock()
         self._socket = context.socket(zmq.PUSH)
         self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
@@ -98,6 +100,8 @@ class Link:
                 return "has died"
         elif self._process is not None and not self._process.is_alive():
             return "has died"
+        if not self.is_up and time.monotonic() - self._begun_at > _CONNECT_LIMIT_S:
+            self._closed_at = self._closed_at or time.monotonic()
         if self._closed_at is None:
             return None
         if not self.is_up:

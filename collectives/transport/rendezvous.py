@@ -51,6 +51,12 @@ def meet(store: dist.Store, label: str, own: int, ranks: Sequence[int], timeout_
         module=os.environ.get("HLS_MODULE_ID", ""),
     )
     cards = table.exchange("", {"version": _VERSION, "token": secrets.token_hex(16), "peer": peer.to_plain()})
+    for rank, card in zip(ranks, cards, strict=True):
+        if card["version"] != _VERSION:
+            raise CollectiveError(
+                f"process group {label}: rank {rank} speaks version {card['version']} of this protocol, rank "
+                f"{ranks[own]} version {_VERSION}; install the same hpucluster on all machines"
+            )
     token, peers = cards[0]["token"], [Peer.from_plain(card["peer"]) for card in cards]
     if len({peer.machine for peer in peers}) == 1:
         return plane.join(token, own, peers)
@@ -60,13 +66,15 @@ def meet(store: dist.Store, label: str, own: int, ranks: Sequence[int], timeout_
         table.publish("wire/", {"problem": str(error)})
         raise
     entries = table.exchange("wire/", wire)
-    for rank, entry in zip(ranks, entries, strict=True):
-        if "problem" in entry:
-            raise CollectiveError(f"process group {label}: rank {rank}: {entry['problem']}")
     peers = [replace(peer, wire=WireAddress(**entry)) for peer, entry in zip(peers, entries, strict=True)]
     membership = plane.join(token, own, peers)
     table.exchange("admitted/", {})
-    plane.reach(membership, time.monotonic() + timeout_s, f"process group {label}")
+    try:
+        plane.reach(membership, time.monotonic() + timeout_s, f"process group {label}")
+    except CollectiveError as error:
+        table.publish("connected/", {"problem": str(error)})
+        raise
+    table.exchange("connected/", {})  # nobody leaves while others are still connecting to it
     return membership
 
 
@@ -84,7 +92,9 @@ class _Table:
         self._store.set(f"hccl/{kind}{self._own}", json.dumps(entry))
 
     def exchange(self, kind: str, entry: dict[str, Any]) -> list[dict[str, Any]]:
-        """Publish ours, wait for the others'; returns all, by place in the group. Raises as `meet`."""
+        """Publish ours, wait for the others'; returns all, by place in the group. Raises as `meet`, also where a rank has
+        published its `problem` instead.
+        """
         keys = [f"hccl/{kind}{place}" for place in range(len(self._ranks))]
         try:
             self.publish(kind, entry)
@@ -99,7 +109,7 @@ class _Table:
                     f"rank(s) {', '.join(missing)} to join; start all ranks, or allow more time "
                     "(init_process_group(timeout=...), HPUCLUSTER_COLLECTIVE_TIMEOUT)"
                 ) from error
-            return [json.loads(data) for data in self._store.multi_get(keys)]
+            entries = [json.loads(data) for data in self._store.multi_get(keys)]
         except CollectiveError:
             raise
         except (dist.DistError, RuntimeError) as error:
@@ -107,3 +117,7 @@ class _Table:
                 f"process group {self._label}: the rendezvous store failed ({error}); it ends with the process that "
                 "serves it, usually rank 0"
             ) from error
+        for rank, found in zip(self._ranks, entries, strict=True):
+            if "problem" in found:
+                raise CollectiveError(f"process group {self._label}: rank {rank}: {found['problem']}")
+        return entries

@@ -30,11 +30,9 @@ class _End:
 
     def _send(self, payload: np.ndarray | bytes, guard: Guard) -> None:
         lanes, peer, lane = self._lanes, self._peer, self._sends_on
-        while True:
-            version = lanes.version
-            if lanes.send(peer, lane, payload, copy=False):
-                return
-            self._wait(version, lambda: not lanes.can_send(peer, lane), guard)
+        lanes.post(peer, lane, (payload,), copy=False)
+        while not lanes.is_sent(peer, lane):
+            self._wait(lanes.version, lambda: not lanes.is_sent(peer, lane), guard)
 
     def _take(self, nbytes: int, guard: Guard) -> np.ndarray:
         lanes, peer, lane = self._lanes, self._peer, self._takes_from

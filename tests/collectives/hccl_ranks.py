@@ -92,8 +92,8 @@ def run_ranks(
     """Run `job(rank, size, *arguments)` in `size` processes; returns the outcome of each.
 
     `timeout` is the group's, `limit` what all may take, both in seconds. `on_start` gets the processes. A rank that was
-    killed has no value and an exit code. Unless `may_fail`, an error in a rank is an error here. `machines` has a letter
-    for each rank: ranks with different ones do not know that they share this machine.
+    killed has no value and an exit code. Unless `may_fail`, an error in a rank is an error here. `machines` has a
+    letter for each rank: ranks with different ones do not know that they share this machine.
     """
     with tempfile.TemporaryDirectory() as folder:
         setup = {
