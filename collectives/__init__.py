@@ -8,6 +8,7 @@ from .communicator import close_all
 from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
 from .process_group import HcclProcessGroup
 from .registration import register
+from .timing_only import timing_only
 from .transport.shared_memory import remove_leftovers
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "close_all",
     "register",
     "remove_leftovers",
+    "timing_only",
 ]

@@ -9,17 +9,18 @@ from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
 
+from device import interop
 from device.errors import ConfigurationError
-from device.spec import chosen_card
+from device.timeline import HOST
 
+from .arrival import Arrival
 from .errors import CollectiveError, MismatchError
 from .guard import Guard
-from .ledger import Account, Ledger
+from .job_network import job_network
+from .ledger import Ledger, ports
 from .operation import Operation
-from .roce.box import load_box
-from .roce.direct_mesh import DirectMesh
-from .roce.fabric import FabricModel
 from .spanning.spanning_transport import SpanningTransport
+from .timing import Line
 from .transport.control import control_plane
 from .transport.rendezvous import meet
 from .transport.shared_transport import LocalTransport, SharedTransport
@@ -64,10 +65,9 @@ class Communicator:
         self.ranks = list(ranks)
         self.label = label
         self.timeout_s = environment_timeout() or timeout_s
-        box = load_box(chosen_card().box)
-        self.fabric: FabricModel = DirectMesh(box, len(self.ranks))
-        self.pair: FabricModel = DirectMesh(box, min(2, box.cards))
         self.membership = meet(store, label, rank, self.ranks, self.timeout_s)
+        self._job = job_network(self.membership)
+        self.line = self._job.line(label, self.ranks, self.ranks[rank])
         self.transport: SharedTransport | SpanningTransport | LocalTransport
         if len(self.ranks) == 1:
             self.transport = LocalTransport()
@@ -80,19 +80,19 @@ class Communicator:
             except BaseException as error:
                 self.membership.announce("failed", str(error))
                 raise
-        self.ledger = Ledger(self.ranks)
+        self.ledger = Ledger(self.line)
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
-        self._free_at = 0.0
         self._issue = threading.Lock()
         self._broken: str | None = None
         self._closers: list[Callable[[float], None]] = []
         control_plane().at_end(_close_all)
         _live.add(self)
 
-    def rank_pair(self, peer: int) -> tuple[int, ...]:
-        """Global ranks of this process and of `peer`, a rank of the group, in order."""
-        return tuple(sorted((self.ranks[self.rank], self.ranks[peer])))
+    def channel_line(self, kind: str, peer: int) -> Line:
+        """The line of messages to (`send`) or from (`recv`) a rank of the group."""
+        own, other = self.ranks[self.rank], self.ranks[peer]
+        return self._job.line(self.label, sorted((own, other)), own, ("out",) if kind == "send" else ("in",))
 
     @property
     def size(self) -> int:
@@ -115,7 +115,9 @@ class Communicator:
         with self._issue:
             self._sequence += 1
             sequence = self._sequence
+            self._arrive(operation, sequence)
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
+            work.waits = operation.waits
             if wait and self.worker.is_idle():
                 # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
                 self._execute(operation, sequence, work)
@@ -125,6 +127,13 @@ class Communicator:
         if wait:
             work.wait()
         return work
+
+    def _arrive(self, operation: Operation, sequence: int) -> None:
+        staging = operation.staging
+        if staging.is_on_card and operation.parts:
+            pattern, nbytes = operation.pattern, operation.nbytes
+            moment = interop.collective_arrival(operation.name, nbytes, self.label, self.line.ranks, staging.extents)
+            operation.arrival = ports.issue(self.line, sequence, pattern, nbytes, moment)
 
     def check_usable(self, what: Callable[[], str]) -> None:
         """Raise if nothing can be issued any more; `what` names the attempt."""
@@ -153,6 +162,7 @@ class Communicator:
             self._run(operation, sequence)
         except MismatchError as mismatch:
             error = mismatch
+            ports.settle(self.line, sequence)
         except BaseException as failure:
             error = failure
             self.break_up(failure)
@@ -168,30 +178,17 @@ class Communicator:
             operation.timeout_s or self.timeout_s,
             self.transport.last_seen,
         )
-        arrivals: list[float] = []
+        arrivals: list[Arrival] = []
         for part in operation.parts:
             arrivals = self.transport.run(part.signature, sequence, operation.arrival, part.exchange, guard)
         for finish in operation.staging.finish:
             finish()
         if not operation.parts:
             return
-        # Every rank computes the same end: from the last arrival, or from when the group's links are free
-        # again.
-        pattern = operation.parts[-1].exchange.pattern
-        nbytes = sum(part.exchange.model_bytes for part in operation.parts)
-        last = max(arrivals)
-        self._free_at = max(last, self._free_at) + self.fabric.seconds(pattern, nbytes)
-        if operation.staging.is_on_card:
-            self.ledger.enter(
-                Account(
-                    sequence,
-                    operation.name,
-                    nbytes,
-                    operation.arrival,
-                    self._free_at,
-                    last - operation.arrival,
-                )
-            )
+        # Every rank computes the same end.
+        transfer = self.line.finish(operation.name, operation.pattern, operation.nbytes, arrivals, self.rank)
+        if transfer is not None and operation.staging.is_on_card:
+            self.ledger.enter(sequence, transfer)
 
     # -- the end -------------------------------------------------------------------------------------------
 
@@ -210,7 +207,7 @@ class Communicator:
         for closer in self._closers:
             closer(seconds if self._broken is None else 0.0)
         if self._broken is None:
-            self.ledger.settle(self._sequence)
+            self.ledger.settle(self._sequence, HOST)
             self._broken = reason
         self.worker.stop()
         self.membership.closed_because = reason

@@ -1,9 +1,7 @@
-"""The data movement of each collective, in terms of slots: one row of a shared array per rank.
+"""The data movement of each collective, as one rank takes part in it.
 
-A collective goes through its data in chunks. For each chunk every rank first *publishes* (writes its own
-slot), then, where `combines` is set, *combines* (reduces its part of all slots), then *collects* (reads what
-it needs from the others' slots); whoever drives it puts a barrier between the stages. Arrays are 1-D, in the
-dtype's storage form.
+These describe; whoever has a way to the other ranks moves the data (`transport/`). Arrays are 1-D and contiguous,
+in the dtype's storage form.
 """
 
 from __future__ import annotations
@@ -15,19 +13,22 @@ import numpy as np
 
 from .reduction import Reduction
 from .roce import fabric
+from .timing_only import moves_data
 
 
 class Exchange(Protocol):
-    """One rank's part in one collective.
+    """One rank's part in one collective of `ranks` ranks.
 
-    `items` is how far the chunks reach (elements, the same on all ranks once `agree` was called), `dtype` the
-    storage dtype. `slots` has shape [ranks, elements of a slot]; `low` and `high` bound the chunk.
+    `dtype` is the storage dtype, `items` the elements of the longest block (the same on all ranks, once `agree` was
+    called where `is_uneven`). `moves_data` is False where only headers are exchanged.
     """
 
+    rank: int
+    ranks: int
     dtype: np.dtype
     items: int
-    combines: bool
     is_uneven: bool
+    moves_data: bool
     pattern: str
 
     @property
@@ -43,21 +44,14 @@ class Exchange(Protocol):
         """All ranks' split tables; called before anything else where `is_uneven`."""
         ...
 
-    def chunk_items(self, slot_items: int) -> int:
-        """How many items a chunk may have if a slot holds `slot_items` elements."""
+    def move_own(self) -> None:
+        """What a rank has for itself: all that there is to do in a group of one."""
         ...
-
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None: ...
-
-    def combine(self, slots: np.ndarray, low: int, high: int) -> None: ...
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None: ...
 
 
 class _Even:
-    """An exchange of one stage less whose lengths are equal on all ranks."""
+    """An exchange whose lengths are equal on all ranks."""
 
-    combines = False
     is_uneven = False
     pattern = fabric.BARRIER
 
@@ -66,6 +60,7 @@ class _Even:
         self.ranks = ranks
         self.dtype = dtype
         self.items = items
+        self.moves_data = moves_data()
 
     @property
     def model_bytes(self) -> int:
@@ -77,11 +72,8 @@ class _Even:
     def agree(self, tables: Sequence[Sequence[int]]) -> None:
         """Nothing to agree on."""
 
-    def chunk_items(self, slot_items: int) -> int:
-        return slot_items
-
-    def combine(self, slots: np.ndarray, low: int, high: int) -> None:
-        raise NotImplementedError
+    def move_own(self) -> None:
+        """Nothing to do where results replace the data."""
 
 
 class Barrier(_Even):
@@ -90,15 +82,9 @@ class Barrier(_Even):
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__(rank, ranks, np.dtype(np.uint8), 0)
 
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
-        """Nothing to publish."""
 
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        """Nothing to collect."""
-
-
-class SmallReduce(_Even):
-    """All-reduce (or reduce, with a root) of few bytes: everyone reads all slots and sums them itself."""
+class AllReduce(_Even):
+    """All-reduce (or reduce, with a root) in place."""
 
     def __init__(self, rank: int, ranks: int, data: np.ndarray, reduction: Reduction, root: int | None = None) -> None:
         super().__init__(rank, ranks, data.dtype, len(data))
@@ -106,49 +92,6 @@ class SmallReduce(_Even):
         self.reduction = reduction
         self.root = root
         self.pattern = fabric.ALL_REDUCE if root is None else fabric.REDUCE
-
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
-        slots[self.rank, : high - low] = self.data[low:high]
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        if self.root is None or self.root == self.rank:
-            self.reduction(self.data[low:high], list(slots[:, : high - low]))
-
-
-class AllReduce(SmallReduce):
-    """All-reduce (or reduce, with a root) in two stages: each rank sums its share of the chunk, then all read
-    the sums.
-
-    A rank's own share does not pass through its slot before the sum, so the slot has room for the sum there.
-    """
-
-    combines = True
-
-    def _share(self, rank: int, length: int) -> slice:
-        return slice(length * rank // self.ranks, length * (rank + 1) // self.ranks)
-
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
-        own = self._share(self.rank, high - low)
-        slot = slots[self.rank]
-        slot[: own.start] = self.data[low : low + own.start]
-        slot[own.stop : high - low] = self.data[low + own.stop : high]
-
-    def combine(self, slots: np.ndarray, low: int, high: int) -> None:
-        own = self._share(self.rank, high - low)
-        mine = self.data[low + own.start : low + own.stop]
-        sources = [mine if rank == self.rank else slots[rank, own] for rank in range(self.ranks)]
-        total = slots[self.rank, own]
-        self.reduction(total, sources)
-        if self.root is None or self.root == self.rank:
-            mine[:] = total
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        if self.root is not None and self.root != self.rank:
-            return
-        for rank in range(self.ranks):
-            if rank != self.rank:
-                share = self._share(rank, high - low)
-                self.data[low + share.start : low + share.stop] = slots[rank, share]
 
 
 class ReduceScatter(_Even):
@@ -164,24 +107,12 @@ class ReduceScatter(_Even):
         self.output = output
         self.reduction = reduction
 
+    def move_own(self) -> None:
+        self.output[:] = self.blocks[self.rank]
+
     @property
     def model_bytes(self) -> int:
         return self.items * self.ranks * self.dtype.itemsize
-
-    def chunk_items(self, slot_items: int) -> int:
-        return slot_items // self.ranks
-
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
-        pieces = slots[self.rank, : (high - low) * self.ranks].reshape(self.ranks, high - low)
-        for piece, block in zip(pieces, self.blocks, strict=True):
-            part = block[low:high]
-            piece[: len(part)] = part
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        target = self.output[low:high]
-        if len(target):
-            begin = self.rank * (high - low)
-            self.reduction(target, list(slots[:, begin : begin + len(target)]))
 
 
 class AllGather(_Even):
@@ -194,16 +125,12 @@ class AllGather(_Even):
         self.data = data
         self.outputs = outputs
 
+    def move_own(self) -> None:
+        self.outputs[self.rank][:] = self.data
+
     @property
     def model_bytes(self) -> int:
         return self.items * self.ranks * self.dtype.itemsize
-
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
-        slots[self.rank, : high - low] = self.data[low:high]
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        for output, slot in zip(self.outputs, slots, strict=False):
-            output[low:high] = slot[: high - low]
 
 
 class Gather(AllGather):
@@ -211,13 +138,17 @@ class Gather(AllGather):
 
     pattern = fabric.GATHER
 
+    def __init__(self, rank: int, ranks: int, data: np.ndarray, outputs: Sequence[np.ndarray], root: int) -> None:
+        super().__init__(rank, ranks, data, outputs)
+        self.root = root
+
     @property
     def model_bytes(self) -> int:
         return self.items * self.dtype.itemsize
 
 
 class Broadcast(_Even):
-    """The root's data goes to all; it may use every rank's slot."""
+    """The root's data goes to all."""
 
     pattern = fabric.BROADCAST
 
@@ -226,35 +157,23 @@ class Broadcast(_Even):
         self.data = data
         self.root = root
 
-    def chunk_items(self, slot_items: int) -> int:
-        return slot_items * self.ranks
-
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
-        if self.rank == self.root:
-            slots.reshape(-1)[: high - low] = self.data[low:high]
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        if self.rank != self.root:
-            self.data[low:high] = slots.reshape(-1)[: high - low]
-
 
 class Scatter(_Even):
     """Block r of the root goes to rank r; `blocks` is None elsewhere."""
 
     pattern = fabric.SCATTER
 
-    def __init__(self, rank: int, ranks: int, blocks: Sequence[np.ndarray] | None, output: np.ndarray) -> None:
+    def __init__(
+        self, rank: int, ranks: int, blocks: Sequence[np.ndarray] | None, output: np.ndarray, root: int
+    ) -> None:
         super().__init__(rank, ranks, output.dtype, len(output))
         self.blocks = blocks
         self.output = output
+        self.root = root
 
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
+    def move_own(self) -> None:
         if self.blocks is not None:
-            for block, slot in zip(self.blocks, slots, strict=True):
-                slot[: high - low] = block[low:high]
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        self.output[low:high] = slots[self.rank, : high - low]
+            self.output[:] = self.blocks[self.rank]
 
 
 class AllToAll(_Even):
@@ -287,17 +206,5 @@ class AllToAll(_Even):
     def agree(self, tables: Sequence[Sequence[int]]) -> None:
         self.items = max(max(table[: self.ranks]) for table in tables)
 
-    def chunk_items(self, slot_items: int) -> int:
-        return slot_items // self.ranks
-
-    def publish(self, slots: np.ndarray, low: int, high: int) -> None:
-        pieces = slots[self.rank, : (high - low) * self.ranks].reshape(self.ranks, high - low)
-        for piece, block in zip(pieces, self.inputs, strict=True):
-            part = block[low:high]
-            piece[: len(part)] = part
-
-    def collect(self, slots: np.ndarray, low: int, high: int) -> None:
-        begin = self.rank * (high - low)
-        for output, slot in zip(self.outputs, slots, strict=True):
-            target = output[low:high]
-            target[:] = slot[begin : begin + len(target)]
+    def move_own(self) -> None:
+        self.outputs[self.rank][:] = self.inputs[self.rank]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .arrival import Arrival
+
 OPERATIONS = (
     "all_reduce",
     "all_reduce_coalesced",
@@ -52,13 +54,16 @@ _NO_DTYPE = 255
 # Equal on all ranks: sequence | operation, reduction, dtype | root | tensors, checksum of their lengths | all
 # elements
 _KEY = struct.Struct("<QBBBxiIIq")
-# Told, not compared: modelled arrival | dimensions and sizes of the first tensor. Libraries count elements,
-# so a [6] may meet a [2, 3].
-_ARRIVAL = struct.Struct("<d")
+# Told, not compared: arrival | dimensions and sizes of the first tensor. Libraries count elements, so a [6] may meet a
+# [2, 3].
+_ARRIVAL = struct.Struct("<dd")
 _SHAPE = struct.Struct("<q8q")
 _SEQUENCE = struct.Struct("<Q")
-_SHAPE_OFFSET = _KEY.size + _ARRIVAL.size
-_TABLE_OFFSET = _SHAPE_OFFSET + _SHAPE.size
+KEY_BYTES = ARRIVAL_OFFSET = _KEY.size
+ARRIVAL_BYTES = _ARRIVAL.size
+SHAPE_OFFSET = ARRIVAL_OFFSET + ARRIVAL_BYTES
+TABLE_OFFSET = SHAPE_OFFSET + _SHAPE.size
+"""Where things are in a header; the native data plane writes and compares headers too."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,12 @@ class Signature:
 
 def header_bytes(ranks: int) -> int:
     """Room for one header in a group of so many ranks; its table holds 2 x ranks int64 (at least one)."""
-    return -(-(_TABLE_OFFSET + 16 * max(1, ranks)) // 64) * 64
+    return -(-(TABLE_OFFSET + 16 * max(1, ranks)) // 64) * 64
 
 
 @functools.lru_cache(maxsize=4096)
-def _packed(signature: Signature) -> tuple[bytes, bytes]:
-    """Key without its sequence number, and shape."""
+def packed(signature: Signature) -> tuple[bytes, bytes]:
+    """Key without its sequence number, and shape, as they stand in a header."""
     shapes = signature.shapes
     lengths = [math.prod(shape) for shape in shapes]
     key = _KEY.pack(
@@ -101,28 +106,33 @@ def _packed(signature: Signature) -> tuple[bytes, bytes]:
     return key[_SEQUENCE.size :], _SHAPE.pack(len(first), *dims)
 
 
-def write(slot: memoryview, sequence: int, signature: Signature, arrival: float, table: Sequence[int] = ()) -> bytes:
-    """Write a header; returns its key, which must be equal on all ranks. `arrival` is in modelled seconds."""
-    rest, shape = _packed(signature)
+def write(slot: memoryview, sequence: int, signature: Signature, arrival: Arrival, table: Sequence[int] = ()) -> bytes:
+    """Write a header; returns its key, which must be equal on all ranks."""
+    rest, shape = packed(signature)
     key = _SEQUENCE.pack(sequence) + rest
     slot[: _KEY.size] = key
-    _ARRIVAL.pack_into(slot, _KEY.size, arrival)
-    slot[_SHAPE_OFFSET:_TABLE_OFFSET] = shape
+    _ARRIVAL.pack_into(slot, _KEY.size, *arrival)
+    slot[SHAPE_OFFSET:TABLE_OFFSET] = shape
     if table:
-        struct.pack_into(f"<{len(table)}q", slot, _TABLE_OFFSET, *table)
+        struct.pack_into(f"<{len(table)}q", slot, TABLE_OFFSET, *table)
     return key
 
 
-def has_key(slot: memoryview, key: bytes) -> bool:
-    return slot[: _KEY.size] == key
+def pack_arrival(arrival: Arrival) -> bytes:
+    return _ARRIVAL.pack(*arrival)
 
 
-def read_arrival(slot: memoryview) -> float:
-    return _ARRIVAL.unpack_from(slot, _KEY.size)[0]
+def unpack_arrivals(packed: bytes) -> list[Arrival]:
+    """Arrivals that stand one after another."""
+    return list(map(Arrival._make, _ARRIVAL.iter_unpack(packed)))
+
+
+def read_arrival(slot: memoryview) -> Arrival:
+    return Arrival._make(_ARRIVAL.unpack_from(slot, ARRIVAL_OFFSET))
 
 
 def read_table(slot: memoryview, count: int) -> tuple[int, ...]:
-    return struct.unpack_from(f"<{count}q", slot, _TABLE_OFFSET)
+    return struct.unpack_from(f"<{count}q", slot, TABLE_OFFSET)
 
 
 def read_sequence(slot: memoryview) -> int:
@@ -138,7 +148,7 @@ def read_payload(slot: memoryview) -> tuple[int, int]:
 def describe(slot: memoryview) -> str:
     """A header in words: `all_reduce(SUM) #7 of float32[4, 3]`."""
     number, operation, reduction, dtype, root, count, _, elements = _KEY.unpack_from(slot, 0)
-    ndim, *dims = _SHAPE.unpack_from(slot, _SHAPE_OFFSET)
+    ndim, *dims = _SHAPE.unpack_from(slot, SHAPE_OFFSET)
     name = OPERATIONS[operation] if operation < len(OPERATIONS) else "?"
     text = f"{name}({REDUCTIONS[reduction]})" if reduction else name
     text += f" #{number}"

@@ -1,4 +1,4 @@
-"""Modelled time of finished collectives, accounted on the card in the order in which they were issued.
+"""Finished transfers, accounted on the card in the order in which they were issued.
 
 A collective may finish in a background thread at any moment of real time. The card's clock must not depend on
 that, so accounts are only settled at places that the program's own order fixes: a wait, a fence, the end of
@@ -9,45 +9,35 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from device import interop
+from device.network import Transfer
+from device.timeline import NOBODY, STREAM
 
+from .timing import Line, SharedPorts
 
-@dataclass(frozen=True)
-class Account:
-    """One collective on this card's timeline; times in modelled seconds.
-
-    `begin` is this rank's arrival, `end` the modelled end, `waited` the time until the last rank's arrival.
-    """
-
-    sequence: int
-    operation: str
-    nbytes: int
-    begin: float
-    end: float
-    waited: float
+ports = SharedPorts()
+"""Those of this process's card."""
 
 
 class Ledger:
-    """Accounts of one group or channel, between `ranks`, that are not settled yet."""
+    """Transfers of one line that are over and not settled yet, by number."""
 
-    def __init__(self, ranks: Sequence[int]) -> None:
-        self._ranks = tuple(ranks)
-        self._open: deque[Account] = deque()
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self._open: deque[tuple[int, Transfer]] = deque()
         self._lock = threading.Lock()
 
-    def enter(self, account: Account) -> None:
-        self._open.append(account)
+    def enter(self, sequence: int, transfer: Transfer) -> None:
+        self._open.append((sequence, transfer))
 
-    def settle(self, sequence: int) -> None:
-        """Account everything up to and including a sequence number."""
+    def settle(self, sequence: int, waits: str = STREAM) -> None:
+        """Account everything up to and including a sequence number; `waits` goes on after the last of it."""
         while self._open:
             with self._lock:
-                if not self._open or self._open[0].sequence > sequence:
+                if not self._open or self._open[0][0] > sequence:
                     return
-                account = self._open.popleft()
-            interop.collective_done(
-                account.operation, account.nbytes, self._ranks, account.begin, account.end, account.waited
-            )
+                number, transfer = self._open.popleft()
+                is_last = not self._open or self._open[0][0] > sequence
+            ports.settle(self.line, number)
+            interop.collective_done(transfer, waits if is_last else NOBODY)

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from device.timeline import STREAM
+
 from . import header
+from .arrival import Arrival
 from .calls.staging import Staging
 from .exchange import Exchange
 
@@ -23,16 +26,27 @@ class Part:
 class Operation:
     """A collective as a rank issues it.
 
-    `outputs` is what the work's future holds. `arrival` is the modelled moment, in seconds, at which this
-    rank's data is ready; it counts where hpu tensors take part. `timeout_s` replaces the group's time-out.
+    `outputs` is what the work's future holds. `arrival` is when this rank's data is ready; it counts where
+    hpu tensors take part. `timeout_s` replaces the group's time-out; `waits`: see `HcclWork`.
     """
 
     name: str
     parts: list[Part] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
     staging: Staging = field(default_factory=Staging)
-    arrival: float = 0.0
+    arrival: Arrival = field(default_factory=Arrival)
     timeout_s: float | None = None
+    waits: str = STREAM
+
+    @property
+    def pattern(self) -> str:
+        """What the fabric's model is asked for. There is at least one part."""
+        return self.parts[-1].exchange.pattern
+
+    @property
+    def nbytes(self) -> int:
+        """The size that it is asked for; of uneven blocks only once the ranks have agreed on them."""
+        return sum(part.exchange.model_bytes for part in self.parts)
 
     def describe(self) -> str:
         """In words, without the sequence number: `all_reduce(SUM) of float32[4]`."""

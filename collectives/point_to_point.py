@@ -5,18 +5,23 @@ each other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+from device import interop
+from device.fences import Extent
+
 from . import header
+from .arrival import Arrival
 from .communicator import Communicator
 from .errors import MismatchError
 from .guard import Guard
-from .ledger import Account, Ledger
+from .ledger import Ledger, ports
 from .roce import fabric
+from .timing import Line
 from .transport.channel import ReceiveEnd, SendEnd, SendSource
 from .transport.channels import open_receive_end, open_send_end
 from .work import HcclWork
@@ -34,17 +39,18 @@ class Message:
     tag: int
     finish: list[Callable[[], object]]
     is_on_card: bool
-    arrival: float
+    extents: Sequence[Extent] = ()
+    arrival: Arrival = field(default_factory=Arrival)
 
 
 class _Queue:
     """One end of one channel on this rank."""
 
-    def __init__(self, name: str, ranks: tuple[int, ...]) -> None:
+    def __init__(self, name: str, line: Line) -> None:
         self.worker = Worker(name)
-        self.ledger = Ledger(ranks)
+        self.line = line
+        self.ledger = Ledger(line)
         self.sequence = 0
-        self.free_at = 0.0
         self.send_end: SendEnd | None = None
         self.receive_end: ReceiveEnd | None = None
 
@@ -63,7 +69,7 @@ class PointToPoint:
         source = SendSource(message.data)
         queue, work, sequence, done = self._enter("send", peer, message)
 
-        def run(signature: header.Signature, guard: Guard) -> float:
+        def run(signature: header.Signature, guard: Guard) -> Arrival:
             if queue.send_end is None:
                 queue.send_end = open_send_end(self._communicator.membership, self._communicator.label, peer, guard)
             return queue.send_end.send(
@@ -85,7 +91,7 @@ class PointToPoint:
         """Queue a recv from a rank (place in the group)."""
         queue, work, sequence, done = self._enter("recv", peer, message)
 
-        def run(signature: header.Signature, guard: Guard) -> float:
+        def run(signature: header.Signature, guard: Guard) -> Arrival:
             if queue.receive_end is None:
                 queue.receive_end = open_receive_end(self._communicator.membership, peer, guard)
             return queue.receive_end.receive(
@@ -114,7 +120,7 @@ class PointToPoint:
             queue = self._queues.get((kind, peer))
             if queue is None:
                 queue = self._queues[kind, peer] = _Queue(
-                    f"hccl-{self._communicator.label}-{kind}-{rank}", self._communicator.rank_pair(peer)
+                    f"hccl-{self._communicator.label}-{kind}-{rank}", self._communicator.channel_line(kind, peer)
                 )
             queue.sequence += 1
             sequence = queue.sequence
@@ -125,6 +131,10 @@ class PointToPoint:
         def describe() -> str:
             return f"{kind} (#{sequence}) {direction} rank {rank} of {dtype}{shape} in process group {label}"
 
+        if message.is_on_card:
+            nbytes = len(message.data)
+            moment = interop.collective_arrival(kind, nbytes, label, queue.line.ranks, message.extents)
+            message.arrival = ports.issue(queue.line, sequence, fabric.SEND_RECV, nbytes, moment)
         work = HcclWork(describe, [message.tensor], queue.ledger, sequence)
         return queue, work, sequence, work.becomes_asynchronous()
 
@@ -141,7 +151,7 @@ class PointToPoint:
         queue: _Queue,
         work: HcclWork,
         sequence: int,
-        run: Callable[[header.Signature, Guard], float],
+        run: Callable[[header.Signature, Guard], Arrival],
     ) -> None:
         communicator = self._communicator
         signature = header.Signature(
@@ -157,20 +167,21 @@ class PointToPoint:
             other = run(signature, guard)
             for finish in message.finish:
                 finish()
-            self._account(kind, message, queue, sequence, other)
+            self._account(kind, peer, message, queue, sequence, other)
         except MismatchError as mismatch:
             error = mismatch
+            ports.settle(queue.line, sequence)
         except Exception as failure:
             error = failure
             communicator.break_up(failure)
         work.complete(error)
 
-    def _account(self, kind: str, message: Message, queue: _Queue, sequence: int, other: float) -> None:
-        nbytes = len(message.data)
-        last = max(message.arrival, other)
-        queue.free_at = max(last, queue.free_at) + self._communicator.pair.seconds(fabric.SEND_RECV, nbytes)
-        if message.is_on_card:
-            queue.ledger.enter(Account(sequence, kind, nbytes, message.arrival, queue.free_at, last - message.arrival))
+    def _account(self, kind: str, peer: int, message: Message, queue: _Queue, sequence: int, other: Arrival) -> None:
+        is_first = self._communicator.rank < peer
+        arrivals = [message.arrival, other] if is_first else [other, message.arrival]
+        transfer = queue.line.finish(kind, fabric.SEND_RECV, len(message.data), arrivals, 0 if is_first else 1)
+        if transfer is not None and message.is_on_card:
+            queue.ledger.enter(sequence, transfer)
 
     def _close(self, timeout_s: float) -> None:
         for (kind, _), queue in self._queues.items():

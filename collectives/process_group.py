@@ -14,8 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from device import interop
 from device.card import current_card
+from device.fences import Extent
 
 from .calls import movements, reductions
 from .calls.checks import check_peer, check_tensor, single
@@ -180,20 +180,19 @@ class HcclProcessGroup(_ProcessGroup):
     def send(self, tensors: Any, dst: int, tag: int = 0) -> dist.Work:
         """Send to a rank of the group; over when the receiver has come. Messages of a pair go in order."""
         message = self._message("send", tensors, dst, tag)
-        return self._note(self._channels.send(message, dst), message.is_on_card)
+        return self._note(self._channels.send(message, dst), message.extents)
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> dist.Work:
         """Receive from a rank of the group; number of elements, dtype and tag must be the sender's."""
         message = self._message("recv", tensors, src, tag)
-        return self._note(self._channels.receive(message, src), message.is_on_card)
+        return self._note(self._channels.receive(message, src), message.extents)
 
     def _message(self, name: str, tensors: Any, peer: int, tag: int) -> Message:
         tensor, staging = single(tensors, name), Staging()
         check_tensor(tensor, name)
         check_peer(peer, self.size(), name)
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
-        arrival = staging.arrival(name, self.communicator.rank_pair(peer))
-        return Message(tensor, data.view("uint8"), tag, staging.finish, staging.is_on_card, arrival)
+        return Message(tensor, data.view("uint8"), tag, staging.finish, staging.is_on_card, staging.extents)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
         raise CollectiveError("HCCL cannot receive from any source: name one, dist.recv(tensor, src=rank)")
@@ -204,14 +203,13 @@ class HcclProcessGroup(_ProcessGroup):
         timeout = getattr(opts, "timeout", None)
         if isinstance(timeout, timedelta) and timeout > timedelta(0):
             operation.timeout_s = timeout.total_seconds()
-        operation.arrival = operation.staging.arrival(operation.name, self.communicator.ranks)
         is_awaited = getattr(opts, "asyncOp", True) is False and self._coalescing is None
         work = self.communicator.issue(operation, is_awaited)
-        return self._note(work, operation.staging.is_on_card and not is_awaited)
+        return self._note(work, () if is_awaited else operation.staging.extents)
 
-    def _note(self, work: HcclWork, needs_fence: bool) -> HcclWork:
-        if needs_fence:
-            interop.add_fence(work.fence)
+    def _note(self, work: HcclWork, extents: Sequence[Extent]) -> HcclWork:
+        if extents:
+            work.put_fence(extents)
         if self._coalescing is not None:
             self._coalescing.append(work)
         return work

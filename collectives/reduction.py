@@ -2,29 +2,21 @@
 same bits.
 
 float16 and bfloat16 are summed in float32 and rounded once. bool is SUM -> max and PRODUCT -> min on bytes,
-as the real bridge maps it. Integers wrap around.
+as the real bridge maps it. Integers wrap around. The minimum or maximum of anything and a NaN is a NaN, whose
+bits are not specified (but the same on all ranks). The loops are native (`transport/csrc/kernels.cpp`).
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-_NUMPY: dict[str, Callable[..., object]] = {
-    "SUM": np.add,
-    "MIN": np.minimum,
-    "MAX": np.maximum,
-    "PRODUCT": np.multiply,
-}
-_TORCH: dict[str, Callable[..., torch.Tensor]] = {
-    "SUM": torch.add,
-    "MIN": torch.minimum,
-    "MAX": torch.maximum,
-    "PRODUCT": torch.mul,
-}
+from .transport import native
+
 _STORED_AS: dict[torch.dtype, np.dtype] = {
     torch.uint8: np.dtype(np.uint8),
     torch.int8: np.dtype(np.int8),
@@ -46,10 +38,37 @@ _REINTERPRETED = {
     torch.float8_e5m2: torch.uint8,
 }
 _MOVED_ONLY = {torch.float8_e4m3fn, torch.float8_e5m2}
-Reduction = Callable[[np.ndarray, Sequence[np.ndarray]], None]
-"""`reduction(target, sources)`: 1-D arrays of equal length in the storage dtype; `target` is none of the
-sources.
-"""
+_OPERATIONS = ("SUM", "MIN", "MAX", "PRODUCT")
+_TYPES = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.bool: 0,
+    torch.int32: 2,
+    torch.int64: 3,
+    torch.float16: 4,
+    torch.bfloat16: 5,
+    torch.float32: 6,
+    torch.float64: 7,
+}
+# Both as numbered in csrc/kernels.h.
+
+
+class Reduction:
+    """SUM, MIN, MAX or PRODUCT of elements of a dtype.
+
+    `type_code` and `operation_code` are what the native data plane calls them.
+    """
+
+    def __init__(self, type_code: int, operation_code: int) -> None:
+        self.type_code = type_code
+        self.operation_code = operation_code
+
+    def __call__(self, target: np.ndarray, sources: Sequence[np.ndarray]) -> None:
+        """Reduce 1-D contiguous arrays of equal length in the storage dtype; `target` may be one of them."""
+        addresses = (ctypes.c_void_p * len(sources))(*[source.ctypes.data for source in sources])
+        native.library().hccl_reduce(
+            self.type_code, self.operation_code, target.ctypes.data, addresses, len(sources), len(target)
+        )
 
 
 def storage_dtype(dtype: torch.dtype) -> np.dtype:
@@ -76,31 +95,4 @@ def reduction(name: str, dtype: torch.dtype) -> Reduction:
     """The reduction `SUM`, `MIN`, `MAX` or `PRODUCT` for elements of a dtype."""
     if dtype == torch.bool:
         name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(name, name)
-    if dtype in (torch.float16, torch.bfloat16):
-        return _in_float32(_TORCH[name], dtype)
-    return _in_place(_NUMPY[name])
-
-
-def _in_place(combine: Callable[..., object]) -> Reduction:
-    def reduce(target: np.ndarray, sources: Sequence[np.ndarray]) -> None:
-        if len(sources) == 1:
-            np.copyto(target, sources[0])
-            return
-        with np.errstate(all="ignore"):  # infinities and NaNs are the user's business, as everywhere in torch
-            combine(sources[0], sources[1], out=target)
-            for source in sources[2:]:
-                combine(target, source, out=target)
-
-    return reduce
-
-
-def _in_float32(combine: Callable[..., torch.Tensor], dtype: torch.dtype) -> Reduction:
-    def reduce(target: np.ndarray, sources: Sequence[np.ndarray]) -> None:
-        if len(target) == 0:
-            return
-        total = torch.from_numpy(sources[0]).view(dtype).to(torch.float32)
-        for source in sources[1:]:
-            combine(total, torch.from_numpy(source).view(dtype).to(torch.float32), out=total)
-        torch.from_numpy(target).view(dtype).copy_(total)
-
-    return reduce
+    return Reduction(_TYPES[dtype], _OPERATIONS.index(name))

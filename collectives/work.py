@@ -9,6 +9,10 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from device import interop
+from device.fences import Extent, Fence
+from device.timeline import STREAM
+
 from .errors import CollectiveError, CollectiveTimeout
 from .ledger import Ledger
 
@@ -17,7 +21,7 @@ class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
     `on_fence` is what the card must have before it may touch memory that the operation uses; by default, its
-    end.
+    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host.
     """
 
     def __init__(
@@ -38,6 +42,8 @@ class HcclWork(dist.Work):
         # Functions of the work, not bound to it: a handle must go when its last user lets go, not at some garbage
         # collection, because with it go tensors.
         self.on_fence: Callable[[HcclWork], None] = HcclWork.join
+        self.waits = STREAM
+        self._fence: Fence | None = None
 
     # -- for whoever runs the operation --------------------------------------------------------------------
 
@@ -59,9 +65,9 @@ class HcclWork(dist.Work):
     def describe(self) -> str:
         return self._description()
 
-    def fence(self) -> None:
-        """Called by the card before it runs anything or is read by the host."""
-        self.on_fence(self)
+    def put_fence(self, extents: Sequence[Extent]) -> None:
+        """Have the card wait before it uses that memory."""
+        self._fence = interop.add_fence(lambda: self.on_fence(self), extents)
 
     # -- dist.Work -----------------------------------------------------------------------------------------
 
@@ -89,7 +95,10 @@ class HcclWork(dist.Work):
             self._finished.wait()
         if self._error is not None:
             raise _copy(self._error) from self._error
-        self._ledger.settle(self._sequence)
+        self._ledger.settle(self._sequence, self.waits)
+        fence, self._fence = self._fence, None
+        if fence is not None:
+            fence.drop()
 
     def synchronize(self) -> None:
         self.wait()

@@ -6,7 +6,7 @@ which is released while the arithmetic runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import modules
@@ -16,6 +16,7 @@ from .compiler.recipe import Recipe
 from .environment import Settings
 from .errors import HpuError
 from .events import EventId, dispatcher
+from .fences import Fences
 from .graph.location import locate
 from .host_time import UserCode
 from .in_flight import InFlight
@@ -46,7 +47,7 @@ class Card:
         self._residency = Residency(self.memory, bridge, self.timeline, self.recipes)
         self._in_flight = InFlight(self.timeline)
         self._user_code = UserCode(bridge) if settings.host_time == "measured" else None
-        self._fences: list[Callable[[], None]] = []
+        self.fences = Fences()
         self._recorded = 0  # operators of the current graph that the host's time has been charged for
         self._capture: CapturedGraph | None = None
         self._closed = False
@@ -55,13 +56,13 @@ class Card:
 
     def flush(self, reason: str) -> None:
         """End the current graph and launch it; nothing happens where nothing was recorded."""
-        self._settle_fences()
         self._catch_up()
         if self._bridge.recorded() == 0:
             return
         self.recipes.publish()  # the one launch thread finishes what it had before it takes more
         recording = self._bridge.take()
         self._recorded = 0
+        self._await_collectives(recording)
         try:
             self.timeline.hand_over()
             loaded, event = self.recipes.of_graph(recording)
@@ -84,8 +85,12 @@ class Card:
         self._resume()
 
     def flush_and_wait(self, reason: str) -> None:
-        """End the graph and wait for the card: reads of a value and `synchronize`."""
+        """End the graph and wait for the card, collectives too: `synchronize`."""
         self.flush(reason)
+        self.fences.settle()
+        self._wait()
+
+    def _wait(self) -> None:
         self.recipes.publish()
         self.timeline.wait()
         self._in_flight.settled()
@@ -123,13 +128,15 @@ class Card:
         reads = reason in ("item", "device to host copy") or reason.startswith("aten::")
         if reads and self._capture is not None:
             self._refuse_in_capture(f"{reason} needs a value on the host, which")
+        if reason == "synchronize" or reason.startswith("aten::"):
+            self.fences.settle()  # which memory such an operator reads is not told
         if not self.settings.lazy:
-            self._settle_fences()
             if reads and reason != "device to host copy":
                 self._catch_up()
                 self.timeline.wait()
-        elif reason in ("item", "synchronize") or reason.startswith("aten::"):
-            self.flush_and_wait(reason)
+        elif (reads and reason != "device to host copy") or reason == "synchronize":
+            self.flush(reason)
+            self._wait()
         else:
             self.flush(reason)
 
@@ -138,9 +145,9 @@ class Card:
         if self.settings.lazy:
             self.flush("PT_HPU_MAX_COMPOUND_OP_SIZE")
             return
-        self._settle_fences()
         self._catch_up()
         recording = self._bridge.take()
+        self._await_collectives(recording)
         try:
             kernel = self.recipes.of_operator(recording)
             self._residency.reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
@@ -171,7 +178,7 @@ class Card:
         inward = direction == "h2d"
         if not inward and self._capture is not None:
             self._refuse_in_capture("a copy to the host, which")
-        self._settle_fences()
+        self.fences.before_storage(address)
         self._catch_up()
         if inward:
             self._residency.reserve("copy to the card")
@@ -242,6 +249,7 @@ class Card:
         self.flush("replay")
         if not len(captured):
             return
+        self.fences.before_replay(captured)
         self.timeline.hand_over()
         self._residency.reserve("replay", workspace=captured.workspace_bytes)
         after = self._in_flight.before_replay(captured)
@@ -266,20 +274,25 @@ class Card:
         """The memory statistics as of now; for the thread that uses the card."""
         return self._residency.sync()
 
-    def add_fence(self, wait: Callable[[], None]) -> None:
-        """Call `wait` once before the card next runs anything or is read."""
-        self._fences.append(wait)
+    def _await_collectives(self, recording: Any) -> None:
+        """Those whose memory a graph uses that is about to run."""
+        try:
+            self.fences.before_graph(recording)
+        except BaseException:
+            recording.abandon()
+            raise
 
-    def _settle_fences(self) -> None:
-        while self._fences:
-            self._fences.pop(0)()
-
-    def collective_begins(self, operation: str, ranks: tuple[int, ...]) -> float:
-        """Flush for a collective of `ranks`; the modelled moment at which this card's data is ready for it."""
+    def collective_begins(
+        self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...], addresses: Sequence[int]
+    ) -> float:
+        """Flush for a collective of `ranks` on storages at those addresses; the modelled moment at which this card's
+        data is ready for it.
+        """
         if self._capture is not None:
             self._refuse_in_capture("collective nonSFG")
         self.flush("collective")
-        return self.timeline.arrive(operation, ranks)
+        after = self._in_flight.before_collective(addresses)
+        return self.timeline.arrive(operation, nbytes, group, ranks, self.stream, after)
 
     # -- steps and reports ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ dependencies.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,6 +36,10 @@ class InFlight:
     def before_replay(self, captured: CapturedGraph) -> tuple[int, ...]:
         """The same of a captured graph that runs again."""
         return self._waited_for([address for address in self._copies if captured.touches(address)])
+
+    def before_collective(self, addresses: Sequence[int]) -> tuple[int, ...]:
+        """The same of a collective on the storages at those addresses."""
+        return self._waited_for([address for address in dict.fromkeys(addresses) if address in self._copies])
 
     def _waited_for(self, addresses: list[int]) -> tuple[int, ...]:
         return tuple(sorted({self._timeline.distance(self._copies.pop(address)) for address in addresses}))

@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from .backend import runtime
+from .fences import Extent, Fence
+from .network import Transfer
+from .timeline import STREAM
 
 
 def host_view(tensor: torch.Tensor) -> torch.Tensor:
     """A CPU tensor over the same memory as an hpu tensor (sizes, strides and offset alike); pending work runs first.
 
-    A CPU tensor is returned as it is. Writing to the view writes the hpu tensor.
+    A CPU tensor is returned as it is. Writing to the view writes the hpu tensor. What is under way on that memory is
+    waited for.
     """
     if tensor.device.type != "hpu":
         return tensor
     card = runtime.card()
     card.flush("collective")
+    if tensor.numel():
+        card.fences.before_extent(extent_of(tensor))
     bridge = runtime.bridge()
     bridge.require_residency(tensor)
     return bridge.host_alias(tensor)
 
 
-def add_fence(wait: Callable[[], None]) -> None:
-    """Have `wait` called once before the card next runs a recipe or is read by the host."""
-    runtime.card().add_fence(wait)
+def extent_of(tensor: torch.Tensor) -> Extent:
+    """The card memory that a tensor with elements covers, whatever its strides."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    low = tensor.data_ptr()
+    return Extent(tensor.untyped_storage().data_ptr(), low, low + (last + 1) * tensor.element_size())
 
 
-def collective_arrival(op: str, ranks: tuple[int, ...]) -> float:
-    """Modelled moment, in seconds, at which this card's data is ready for a collective of `ranks`; pending work runs
-    first.
+def add_fence(wait: Callable[[], None], extents: Sequence[Extent]) -> Fence:
+    """Have `wait` called once before the card next uses that memory, in a recipe or for the host."""
+    fence = Fence(wait, extents)
+    runtime.card().fences.add(fence)
+    return fence
+
+
+def collective_arrival(
+    op: str, nbytes: int, group: str, ranks: tuple[int, ...], extents: Sequence[Extent] = ()
+) -> float:
+    """Modelled moment, in seconds, at which this card's data is ready for a collective of `ranks` on that memory;
+    pending work runs first.
     """
-    return runtime.card().collective_begins(op, ranks)
+    return runtime.card().collective_begins(op, nbytes, group, ranks, [extent.storage for extent in extents])
 
 
-def collective_done(op: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float) -> None:
-    """Account a collective of `ranks`: from its own arrival `begin` to its `end`, of which `waited` for the slowest."""
+def collective_done(transfer: Transfer, waits: str = STREAM) -> None:
+    """Account a collective; `waits` (STREAM, HOST or NOBODY) goes on after its end."""
     card = runtime.card()
-    card.timeline.collective(op, nbytes, ranks, begin, end, waited)
-    journal = card.journal
-    journal.collectives += 1
-    journal.collective_bytes += nbytes
-    journal.collective_seconds += end - begin
-    journal.collective_waited += waited
+    card.journal.communication.add(transfer, card.timeline.collective(transfer, card.stream, waits))

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from .communication import Communication
 from .graph.causes import Cause
 from .step_times import StepTimes
 
@@ -34,10 +35,7 @@ class Journal:
     graph_compile_seconds: float = 0.0
     received: int = 0  # bytes over PCIe
     sent: int = 0
-    collectives: int = 0
-    collective_bytes: int = 0
-    collective_seconds: float = 0.0
-    collective_waited: float = 0.0
+    communication: Communication = field(default_factory=Communication)
 
     @property
     def steps(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .compiler.compile import place
@@ -22,10 +22,11 @@ from .compiler.recipe_document import DocumentError, programs_of
 from .description import parse_table
 from .errors import ConfigurationError
 from .journal import Journal
+from .network import Transfer
 from .run_log import FORMAT
 from .shares import time_shares
 from .spec import CardSpec
-from .timeline import COMPUTE, Timeline
+from .timeline import COMPUTE, HOST, NOBODY, STREAM, Timeline
 
 # What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a "collective" ends.
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
@@ -46,8 +47,8 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "host_after": (int,),
     "fallback": (int, int),
     "defragment": (int,),
-    "arrive": (str, tuple),
-    "collective": (str, int, tuple),
+    "arrive": (str, int, str, tuple, int, tuple),
+    "collective": (str, int, str, tuple, int, str),
     "end_step": (),
     "end_mark": (),
 }
@@ -76,23 +77,22 @@ class Record:
 
 @dataclass(frozen=True)
 class Meeting:
-    """This card's part of a collective of `ranks`, and when its data was ready.
+    """This card's part of a collective of `ranks` in a process group, and when its data was ready.
 
-    `nbytes` is None at its beginning, which takes no time, and its size where the card waits for its end.
+    Told twice: at its beginning, which takes no time, and where the card accounts its end (`is_end`).
     """
 
     operation: str
+    nbytes: int
+    group: str
     ranks: tuple[int, ...]
     moment: float
-    nbytes: int | None = None
+    is_end: bool = False
 
-
-@dataclass(frozen=True)
-class End:
-    """When a collective ends, after how many seconds of waiting for the slowest rank."""
-
-    moment: float
-    waited: float
+    @property
+    def line(self) -> tuple[str, str, tuple[int, ...]]:
+        """What ends in the order in which it began: a group's collectives, messages sent to a rank or received."""
+        return self.operation if is_message(self.operation) else "collective", self.group, self.ranks
 
 
 def read_record(document: Any) -> Record:
@@ -151,6 +151,8 @@ def _is_possible(name: str, values: tuple[Any, ...]) -> bool:
     """Whether figures are such as a run has: finite and not negative, but for marks, which count backwards."""
     if name == "copy" and values[0] not in ("h2d", "d2h"):
         return False
+    if name == "collective" and values[-1] not in (STREAM, HOST, NOBODY):
+        return False
     back = -1 if name in ("stream_after", "host_after") else None
     inside = [item for value in values if isinstance(value, tuple) for item in value]
     if any(isinstance(value, (int, float)) and not 0 <= value < LARGEST for value in (*values[:back], *inside)):
@@ -168,10 +170,10 @@ class CardReplay:
         self.journal = Journal()
         self.recipes: dict[str, Recipe] = {}
         self.launches: Counter[str] = Counter()
-        self._open: dict[tuple[str, tuple[int, ...]], list[float]] = defaultdict(list)
+        self._open: dict[tuple[str, str, tuple[int, ...]], list[float]] = defaultdict(list)
 
-    def run(self) -> Generator[Meeting, End | None, None]:
-        """Play the record; yields each collective's beginning (send None) and its end (send the `End`)."""
+    def run(self) -> Generator[Meeting, Transfer | None, None]:
+        """Play the record; yields each collective's beginning (send None) and its end (send the `Transfer`)."""
         for number, count in self.record.sequence:
             segment = self.record.segments[number]
             for _ in range(count):
@@ -206,49 +208,42 @@ class CardReplay:
             if program is None:
                 raise LogError(f"recipes: {name} is launched, and there is no program of it")
             recipe = self.recipes[name] = place(program, self.spec, name, "")
-            self.timeline.learn(name, recipe.seconds, recipe.engine_seconds)
+            self.timeline.learn(name, recipe.seconds, recipe.engine_seconds, recipe.hbm_bytes(self.spec))
         return recipe
 
-    def _arrive(self, operation: str, ranks: tuple[int, ...]) -> Meeting:
-        meeting = Meeting(operation, ranks, self.timeline.now)
-        self._open[_line(operation), ranks].append(meeting.moment)
+    def _arrive(
+        self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...], stream: int, after: tuple[int, ...]
+    ) -> Meeting:
+        moment = self.timeline.arrive(operation, nbytes, group, ranks, stream, after)
+        meeting = Meeting(operation, nbytes, group, ranks, moment)
+        self._open[meeting.line].append(meeting.moment)
         return meeting
 
-    def _collective(self, operation: str, nbytes: int, ranks: tuple[int, ...]) -> Generator[Meeting, End | None, None]:
-        arrivals = self._open[_line(operation), ranks]
+    def _collective(
+        self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...], stream: int, waits: str
+    ) -> Generator[Meeting, Transfer | None, None]:
+        ends = Meeting(operation, nbytes, group, ranks, self.timeline.now, is_end=True)
+        arrivals = self._open[ends.line]
         if not arrivals:
-            yield self._arrive(operation, ranks)
-        begin = arrivals.pop(0)
-        end = yield Meeting(operation, ranks, begin, nbytes)
-        assert end is not None
-        self.timeline.collective(operation, nbytes, ranks, begin, end.moment, end.waited)
-        self.journal.collectives += 1
-        self.journal.collective_bytes += nbytes
-        self.journal.collective_seconds += end.moment - begin
-        self.journal.collective_waited += end.waited
+            yield self._arrive(operation, nbytes, group, ranks, stream, ())
+        transfer = yield replace(ends, moment=arrivals.pop(0))
+        assert transfer is not None
+        self.journal.communication.add(transfer, self.timeline.collective(transfer, stream, waits))
 
     def figures(self) -> dict[str, Any]:
         """What a card's report says of time, in modelled seconds, and how many steps there were."""
         timeline, journal = self.timeline, self.journal
-        shares = time_shares(timeline.now, timeline.compiling, journal.collective_seconds, timeline.busy[COMPUTE])
+        shares = time_shares(
+            timeline.now, timeline.compiling, journal.communication.total.exposed, timeline.busy[COMPUTE]
+        )
         return {
             "card": self.spec.name,
             "steps": journal.steps,
             "time": {**shares, "step": journal.step_seconds()},
             "device_seconds": timeline.busy[COMPUTE],
             "compile_seconds": timeline.compiling,
-            "collectives": {
-                "count": journal.collectives,
-                "bytes": journal.collective_bytes,
-                "seconds": journal.collective_seconds,
-                "waited": journal.collective_waited,
-            },
+            "collectives": journal.communication.to_plain(),
         }
-
-
-def _line(operation: str) -> str:
-    """What ends in the order in which it began: a group's collectives, messages sent, messages received."""
-    return operation if is_message(operation) else "collective"
 
 
 def is_message(operation: str) -> bool:

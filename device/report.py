@@ -26,7 +26,7 @@ def card_figures(
 ) -> dict[str, Any]:
     """The figures of one card that do not grow with the run; times in modelled seconds, sizes in bytes."""
     total = timeline.now
-    shares = time_shares(total, timeline.compiling, journal.collective_seconds, timeline.busy[COMPUTE])
+    shares = time_shares(total, timeline.compiling, journal.communication.total.exposed, timeline.busy[COMPUTE])
     cache: RecipeCache[Any] = recipes.graphs if settings.lazy else recipes.kernels
     return {
         "card": spec.name,
@@ -60,12 +60,7 @@ def card_figures(
         "power_w": power_watts(spec.power, timeline.engines, total),
         "energy_j": energy_joules(spec.power, timeline.engines, total),
         "time": {**shares, "step": journal.step_seconds()},
-        "collectives": {
-            "count": journal.collectives,
-            "bytes": journal.collective_bytes,
-            "seconds": journal.collective_seconds,
-            "waited": journal.collective_waited,
-        },
+        "collectives": journal.communication.to_plain(),
         "utilization": timeline.busy[COMPUTE] / total if total > 0 else 0.0,
     }
 

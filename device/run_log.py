@@ -19,7 +19,7 @@ from .compiler.program import Program
 from .compiler.recipe_document import programs_document
 from .spec import CardSpec
 
-FORMAT = 1
+FORMAT = 2
 """Version of the document's form."""
 
 END_STEP = ("end_step",)

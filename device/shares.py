@@ -6,8 +6,8 @@ from __future__ import annotations
 def time_shares(total: float, compiling: float, collectives: float, device: float) -> dict[str, float]:
     """Where `total` went, in shares that add up to it: compiling first, then collectives, then the card, then the host.
 
-    Compilation and collectives hold up both host and card. What the card did while the host prepared more counts as
-    the card's.
+    Compilation holds up both host and card; of collectives, what counts is the time for which the card stood still.
+    What the card did while the host prepared more counts as the card's.
     """
     left = total
     shares = {"total": total}

@@ -112,7 +112,7 @@ class NicSpec:
 @dataclass(frozen=True)
 class HostSpec:
     """What the host's software costs, in seconds: recording an operator, launching one eagerly, launching a recipe,
-    replaying a captured graph, asking whether something has ended.
+    replaying a captured graph, asking whether something has ended, issuing a collective.
 
     `queue_depth`: launches that may wait in the card's queue before the host has to. `staging_bytes_per_s`: the host's
     copy between pageable and pinned memory.
@@ -123,6 +123,7 @@ class HostSpec:
     launch_s: Delay
     graph_replay_s: Delay
     poll_s: Delay
+    collective_s: Delay
     queue_depth: Count
     staging_bytes_per_s: Bandwidth
 

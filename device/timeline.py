@@ -2,12 +2,15 @@
 
 Lines of time: the host's main thread, which runs the script and records; its launch thread, which compiles and
 launches; the card's streams, which order work; and the card's resources, of which each does one thing at a time: the
-compute engines as one (a recipe has them to itself and overlaps them inside), copies in and copies out over PCIe.
+compute engines as one (a recipe has them to itself and overlaps them inside), copies in and copies out over PCIe. The
+network ports carry collectives beside all that (`network.py`).
 
     launch:  starts when the launch thread has launched it, its stream has come so far, the engines are free, and the
              copies that it reads have arrived
     copy:    starts when the host has issued it, the link is free, and the recipes that use its card side have ended
     wait:    the main thread goes on when the awaited has ended
+    collective: a rank is ready for it when its stream has come so far; the stream, or the host, goes on after its end
+             where the program waits for it or uses its memory
 
 Left out: the time of the user's own Python between operators, unless it is measured (`user`); contention of the host's
 cores; the overlap of two recipes on the compute engines.
@@ -23,9 +26,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from .compiler.cost import transfer_seconds
+from .network import NetworkPorts, Transfer
 from .spec import ENGINES, CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
+STREAM, HOST, NOBODY = "stream", "host", "nobody"
 REMEMBERED = 4096  # activities whose ends are known; older ones lie behind any queue
 
 
@@ -41,8 +46,8 @@ class Observer(Protocol):
     def copied(self, direction: str, nbytes: int, enqueued: float, start: float, end: float) -> None:
         """A copy over PCIe; `direction` is "h2d" or "d2h"."""
 
-    def collective(self, operation: str, nbytes: int, start: float, end: float, waited: float) -> None:
-        """A collective on the network, of which `waited` seconds for the slowest rank."""
+    def collective(self, transfer: Transfer, exposed: float) -> None:
+        """A collective on the network, for whose end the card stood still for `exposed` seconds."""
 
     def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
         """The card's memory as of `moment`, in bytes."""
@@ -73,7 +78,9 @@ class Timeline:
         self.compiling = 0.0
         self._log = log
         self._launch_thread = launch_thread
+        self.ports = NetworkPorts(spec.hbm.bandwidth_bytes_per_s)
         self._durations: dict[str, float] = {}
+        self._hbm_shares: dict[str, float] = {}
         self._shares: dict[str, tuple[tuple[str, float], ...]] = {}
         self._queue: deque[float] = deque()  # ends of the launches that the card has not finished
         self._ends: dict[int, float] = {}  # of recent activities, by number
@@ -85,7 +92,7 @@ class Timeline:
     @property
     def now(self) -> float:
         """The end of all work so far."""
-        return max(self.main, self.launcher, *self.streams.values(), *self.free.values())
+        return max(self.main, self.launcher, self.ports.free, *self.streams.values(), *self.free.values())
 
     @property
     def host(self) -> float:
@@ -130,9 +137,13 @@ class Timeline:
 
     # -- the card -------------------------------------------------------------------------------------------------
 
-    def learn(self, recipe: str, seconds: float, engines: Mapping[str, float] | None = None) -> None:
-        """How long the recipe of that name runs on this card, and for how long it keeps each engine busy."""
+    def learn(
+        self, recipe: str, seconds: float, engines: Mapping[str, float] | None = None, hbm_bytes: float = 0.0
+    ) -> None:
+        """How long the recipe of that name runs on this card and keeps each engine busy; bytes that it moves in HBM."""
         self._durations[recipe] = seconds
+        possible = seconds * self.spec.hbm.bandwidth_bytes_per_s
+        self._hbm_shares[recipe] = min(1.0, hbm_bytes / possible) if possible > 0 else 0.0
         self._shares[recipe] = tuple((engines or {}).items())
 
     def launch(self, recipe: str, stream: int = 0, after: tuple[int, ...] = ()) -> int:
@@ -169,6 +180,7 @@ class Timeline:
         end = ready + seconds
         self.streams[stream] = self.free[COMPUTE] = end
         self.busy[COMPUTE] += seconds
+        self.ports.computed(stream, ready, end, self._hbm_shares[recipe])
         for engine, share in self._shares[recipe]:
             self.engines[engine] += share
         self._queue.append(end)
@@ -225,7 +237,7 @@ class Timeline:
     def wait(self) -> None:
         """The main thread waits for everything that the card has to do."""
         self._note("wait")
-        self.main = max(self.main, self.launcher, *self.streams.values(), *self.free.values())
+        self.main = self.now
         self._queue.clear()
 
     def wait_stream(self, stream: int) -> None:
@@ -295,23 +307,44 @@ class Timeline:
 
     # -- collectives ----------------------------------------------------------------------------------------------
 
-    def arrive(self, operation: str, ranks: tuple[int, ...]) -> float:
-        """This card is ready for a collective of `ranks`, which may end much later. The moment."""
-        self._note("arrive", operation, ranks)
-        return self.now
+    def arrive(
+        self,
+        operation: str,
+        nbytes: int,
+        group: str,
+        ranks: tuple[int, ...],
+        stream: int = 0,
+        after: tuple[int, ...] = (),
+    ) -> float:
+        """The main thread issues a collective, once the launch thread has done what it had. The moment at which this
+        card's data is ready for it: `stream` has come so far. `after`: as for a launch, the copies that it reads.
+        """
+        self._note("arrive", operation, nbytes, group, ranks, stream, after)
+        self.main = max(self.main, self.launcher)
+        self._main_works("collective", self.spec.host.collective_s)
+        return max(self.main, self.streams.get(stream, 0.0), self._end_of(after))
 
-    def collective(
-        self, operation: str, nbytes: int, ranks: tuple[int, ...], begin: float, end: float, waited: float
-    ) -> None:
-        """Host and card stand at the end of a collective of `ranks`; this one arrived at `begin`."""
-        self._note("collective", operation, nbytes, ranks)
-        self.main = max(self.main, end)
-        self.launcher = max(self.launcher, end)
-        for stream in self.streams:
-            self.streams[stream] = max(self.streams[stream], end)
-        self.engines["NIC"] += end - begin - waited
+    def collective(self, transfer: Transfer, stream: int = 0, waits: str = STREAM) -> float:
+        """A collective that is over, or known to be over at its end: what waits for it goes on. Seconds for which that
+        stood still.
+
+        `waits`: STREAM, what comes on `stream` from here on; HOST, the main thread; NOBODY.
+        """
+        self._note("collective", transfer.operation, transfer.nbytes, transfer.group, transfer.ranks, stream, waits)
+        for late, lost in self.ports.carry(transfer).items():
+            self.free[COMPUTE] += lost
+            self.streams[late] += lost
+        self.engines["NIC"] += transfer.seconds
+        exposed = 0.0
+        if waits != NOBODY:
+            reached = max(self.main, self.launcher, self.streams.get(stream, 0.0))
+            exposed = max(0.0, transfer.end - reached)
+            self.streams[stream] = max(self.streams.get(stream, 0.0), transfer.end)
+            if waits == HOST:
+                self.main = max(self.main, transfer.end)
         if self.observer is not None:
-            self.observer.collective(operation, nbytes, begin, end, waited)
+            self.observer.collective(transfer, exposed)
+        return exposed
 
     def _note(self, *call: object) -> None:
         if self._log is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Job:
     identifier: str
     """Names the job, also in its files in shared memory: letters, digits, `-`."""
     is_module: bool = False
+    network: dict[str, Any] | None = None
+    """What joins the cards: `collectives.roce.network.Network.to_plain()`."""
     numerics: str = "on"
     host_time: str = "modelled"
     """`on`: tensors hold values; `off`: shapes, time and memory only."""

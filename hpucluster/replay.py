@@ -1,22 +1,25 @@
 """A report's run, played again on another kind of card: all ranks together, since collectives join them.
 
-A collective starts when the last of its ranks arrives (and the links of its group are free) and takes what the RoCE
-model says for a box of the new card. A rank without a log is taken to arrive in time. Where a rank never arrives,
+A collective starts when the last of its ranks arrives (and the one before it is over) and takes what the RoCE model
+says for boxes of the new card. A rank without a log is taken to arrive in time. Where a rank never arrives,
 because its log was cut short, the others go on without it, and that is counted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from collectives.arrival import Arrival
+from collectives.job_network import JobNetwork
 from collectives.roce import fabric
-from collectives.roce.box import BoxSpec, load_box
-from collectives.roce.direct_mesh import DirectMesh
+from collectives.roce.network import Network
+from collectives.timing import Line, SharedPorts
 from device.errors import ConfigurationError
-from device.replay import CardReplay, End, Meeting, Record, is_message
+from device.network import Transfer
+from device.replay import CardReplay, LogError, Meeting, Record, is_message
 from device.spec import CardSpec
 
 from .report import FORMAT as REPORT_FORMAT
@@ -32,35 +35,38 @@ TOP_NODES = 10
 class _Line:
     """A group of ranks, or a sender and a receiver: what happens there happens one after the other."""
 
-    arrivals: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))  # by rank
-    ends: list[float] = field(default_factory=list)
-    lasts: list[float] = field(default_factory=list)  # arrivals of the last rank
+    line: Line
+    arrivals: dict[int, list[Arrival]] = field(default_factory=lambda: defaultdict(list))  # by rank
+    transfers: list[Transfer] = field(default_factory=list)  # as the first of its ranks sees them
     finished: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
 class JointReplay:
-    """Records by rank, on cards of one kind."""
+    """Records by rank, on cards of one kind in a network; `modules` by rank."""
 
-    def __init__(self, records: Mapping[int, Record], spec: CardSpec, box: BoxSpec) -> None:
+    def __init__(
+        self, records: Mapping[int, Record], spec: CardSpec, network: Network, modules: Mapping[int, int | None]
+    ) -> None:
         self.cards = {rank: CardReplay(record, spec) for rank, record in records.items()}
         self.unmatched = 0
-        self._box = box
-        self._meshes: dict[int, DirectMesh] = {}
-        self._lines: dict[tuple[str, tuple[int, ...]], _Line] = defaultdict(_Line)
+        self._job = JobNetwork(network, modules)
+        self._lines: dict[Hashable, _Line] = {}
+        self._ends: dict[tuple[int, Hashable], Line] = {}  # each rank's end of a line
+        self._ports = {rank: SharedPorts() for rank in records}
 
     def run(self) -> None:
         """Play all records to their ends.
 
         Raises:
-            ConfigurationError: a group has more ranks than a box of these cards.
+            ConfigurationError: the network has no place for a rank.
         """
         waiting: dict[int, Meeting] = {}
         runs = {rank: card.run() for rank, card in self.cards.items()}
-        ready: dict[int, End | None] = dict.fromkeys(runs)
+        ready: dict[int, Transfer | None] = dict.fromkeys(runs)
         while ready or waiting:
             while ready:
-                rank, end = ready.popitem()
-                meeting = self._advance(rank, runs[rank], end)
+                rank, transfer = ready.popitem()
+                meeting = self._advance(rank, runs[rank], transfer)
                 if meeting is not None:
                     waiting[rank] = meeting
             ready = self._finish(waiting)
@@ -71,54 +77,80 @@ class JointReplay:
                 self._settle(self._line(first, waiting[first]), waiting[first])
                 ready = self._finish(waiting)
 
-    def _advance(self, rank: int, run: Generator[Meeting, End | None, None], end: End | None) -> Meeting | None:
+    def _advance(
+        self, rank: int, run: Generator[Meeting, Transfer | None, None], transfer: Transfer | None
+    ) -> Meeting | None:
         """Play one rank until it waits for the end of a collective; None where its record ends."""
         try:
-            meeting = run.send(end)
-            while meeting.nbytes is None:
-                self._line(rank, meeting).arrivals[rank].append(meeting.moment)
+            meeting = run.send(transfer)
+            while not meeting.is_end:
+                arrivals = self._line(rank, meeting).arrivals[rank]
+                pattern, number = pattern_of(meeting.operation), len(arrivals)
+                end = self._end(rank, meeting)
+                arrivals.append(self._ports[rank].issue(end, number, pattern, meeting.nbytes, meeting.moment))
                 meeting = next(run)
             return meeting
         except StopIteration:
             return None
 
-    def _finish(self, waiting: dict[int, Meeting]) -> dict[int, End | None]:
-        """The ranks whose collective is over, taken out of `waiting`, with its end."""
-        ready: dict[int, End | None] = {}
+    def _finish(self, waiting: dict[int, Meeting]) -> dict[int, Transfer | None]:
+        """The ranks whose collective is over, taken out of `waiting`, with it."""
+        ready: dict[int, Transfer | None] = {}
         for rank, meeting in list(waiting.items()):
             line = self._line(rank, meeting)
             number = line.finished[rank]
-            while len(line.ends) <= number and self._is_complete(line, meeting.ranks):
+            while len(line.transfers) <= number and self._is_complete(line, meeting.ranks):
                 self._settle(line, meeting)
-            if len(line.ends) > number:
+            if len(line.transfers) > number:
                 line.finished[rank] += 1
+                self._ports[rank].settle(self._end(rank, meeting), number)
                 del waiting[rank]
-                ready[rank] = End(line.ends[number], max(0.0, line.lasts[number] - meeting.moment))
+                seen = line.transfers[number]
+                met, begin = seen.met, min(meeting.moment, seen.met)
+                ready[rank] = replace(
+                    seen, operation=meeting.operation, begin=begin, last=seen.last if met > begin else None
+                )
         return ready
 
     def _line(self, rank: int, meeting: Meeting) -> _Line:
+        key = self._key(rank, meeting)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(self._job.line(meeting.group, meeting.ranks, meeting.ranks[0]))
+        return line
+
+    def _key(self, rank: int, meeting: Meeting) -> Hashable:
         if not is_message(meeting.operation):
-            return self._lines["group", meeting.ranks]
+            return ("group", meeting.group, meeting.ranks)
         is_sender = meeting.operation == "send"
-        return self._lines["channel", tuple(sorted(meeting.ranks, key=lambda other: (other == rank) != is_sender))]
+        sides = sorted(meeting.ranks, key=lambda other: (other == rank) != is_sender)
+        return ("channel", meeting.group, tuple(sides))
+
+    def _end(self, rank: int, meeting: Meeting) -> Line:
+        """A line as one of its ranks sees it: which of its own ports it uses."""
+        key = (rank, meeting.line)
+        end = self._ends.get(key)
+        if end is None:
+            ways = {"send": ("out",), "recv": ("in",)}.get(meeting.operation, ("out", "in"))
+            end = self._ends[key] = self._job.line(meeting.group, meeting.ranks, rank, ways)
+        return end
 
     def _is_complete(self, line: _Line, ranks: Sequence[int]) -> bool:
-        return all(len(line.arrivals[rank]) > len(line.ends) for rank in ranks if rank in self.cards)
+        return all(len(line.arrivals[rank]) > len(line.transfers) for rank in ranks if rank in self.cards)
 
     def _settle(self, line: _Line, meeting: Meeting) -> None:
         """The line's next collective, for whose end `meeting` waits, ends with those that have arrived."""
-        number = len(line.ends)
-        last = max(arrivals[number] for arrivals in line.arrivals.values() if len(arrivals) > number)
-        free = line.ends[-1] if line.ends else 0.0
-        seconds = self._seconds(meeting.operation, meeting.nbytes or 0, len(meeting.ranks))
-        line.lasts.append(last)
-        line.ends.append(max(last, free) + seconds)
-
-    def _seconds(self, operation: str, nbytes: int, cards: int) -> float:
-        mesh = self._meshes.get(cards)
-        if mesh is None:
-            mesh = self._meshes[cards] = DirectMesh(self._box, cards)
-        return mesh.seconds(pattern_of(operation), nbytes)
+        number = len(line.transfers)
+        absent = Arrival()
+        arrivals = [
+            line.arrivals[rank][number] if len(line.arrivals[rank]) > number else absent for rank in meeting.ranks
+        ]
+        first = max(range(len(arrivals)), key=lambda place: arrivals[place] != absent)
+        transfer = line.line.finish(meeting.operation, pattern_of(meeting.operation), meeting.nbytes, arrivals, first)
+        if transfer is None:
+            raise LogError(f"calls: {meeting.operation} of group {meeting.group} ends before it begins")
+        last = meeting.ranks[max(range(len(arrivals)), key=lambda place: arrivals[place].moment)]
+        line.transfers.append(replace(transfer, last=last))
 
 
 def pattern_of(operation: str) -> str:
@@ -147,10 +179,11 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
     """
     records = records_of(report, REPORT_FORMAT)
     origin = next(iter(records.values())).card
+    network, modules = network_of(report, origin)
     sides = []
     for card in (origin, spec):
         try:
-            joint = JointReplay(records, card, load_box(card.box))
+            joint = JointReplay(records, card, network if card is origin else network.on(card), modules)
             joint.run()
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:  # LogError among them
             if isinstance(error, (ConfigurationError, ReplayError)):
@@ -174,6 +207,23 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
         "unmatched": max(joint.unmatched for joint in sides),
         "truncated": any(record.truncated for record in records.values()),
     }
+
+
+def network_of(report: Any, card: CardSpec) -> tuple[Network, dict[int, int | None]]:
+    """The network on which a report's run took place, and the modules of its ranks.
+
+    Raises:
+        ReplayError: the report's description is damaged.
+        ConfigurationError: its box or fabric cannot be used.
+    """
+    try:
+        modules = {entry["rank"]: entry["module"] for entry in report["cards"]}
+        plain = report["run"]["network"]
+        return Network.of_environment(card, len(modules)) if plain is None else Network.from_plain(plain), modules
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ReplayError(f"its network is damaged: {type(error).__name__}: {error}") from error
 
 
 def _side(joint: JointReplay, rank: int, peak: int) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from device.communication import NO_COMMUNICATION
+
 from .job import Job
 from .outcome import Outcome
 from .run_logs import share_logs
@@ -20,7 +22,7 @@ from .snapshots import Snapshot, SnapshotBoard
 
 Report = dict[str, Any]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the report's form."""
 
 SHARES = ("host", "compile", "device", "collectives")
@@ -51,7 +53,7 @@ def unused_card(card: str, module: int) -> Snapshot:
         "power_w": 0.0,
         "energy_j": 0.0,
         "time": dict.fromkeys(("total", *SHARES, "step"), 0.0),
-        "collectives": {"count": 0, "bytes": 0, "seconds": 0.0, "waited": 0.0},
+        "collectives": NO_COMMUNICATION,
         "utilization": 0.0,
     }
 
@@ -74,7 +76,7 @@ def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
     records, logs = share_logs(cards)
     return {
         "format": FORMAT,
-        "units": "modelled seconds, bytes",
+        "units": "modelled seconds, bytes, bytes per modelled second",
         "run": {
             "target": job.target,
             "is_module": job.is_module,
@@ -82,6 +84,7 @@ def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
             "card": job.card,
             "numerics": job.numerics,
             "host_time": job.host_time,
+            "network": job.network,
             "ranks": job.world_size,
             "exit_status": outcome.status,
             "failure": outcome.failure,
@@ -100,6 +103,7 @@ def totals(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "compile_seconds": sum(card["compile_seconds"] for card in cards),
         "cpu_fallbacks": sum(card["cpu_fallback"]["total"] for card in cards),
         "causes": merge_causes(cards),
+        "waited_for": merge_waits(cards),
     }
 
 
@@ -113,6 +117,17 @@ def merge_causes(cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             entry["count"] += cause["count"]
             entry["ranks"].append(card["rank"])
     return sorted(merged.values(), key=lambda entry: (-entry["count"], entry["where"], entry["cause"]))
+
+
+def merge_waits(cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Who was waited for in collectives: rank, seconds over all cards, and by which ranks; the longest first."""
+    merged: dict[int, dict[str, Any]] = {}
+    for card in cards:
+        for wait in card["collectives"]["waited_for"]:
+            entry = merged.setdefault(wait["rank"], {"rank": wait["rank"], "seconds": 0.0, "by": []})
+            entry["seconds"] += wait["seconds"]
+            entry["by"].append(card["rank"])
+    return sorted(merged.values(), key=lambda entry: (-entry["seconds"], entry["rank"]))
 
 
 def write_json(path: str, document: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from collectives.roce.network import Network
 from device.environment import read_settings
 from device.errors import ConfigurationError
 from device.modules import visible_modules
@@ -62,6 +63,14 @@ def choose_card(name: str) -> CardSpec:
         return load_card(name)
     except ConfigurationError as error:
         raise UserError(f"--card {name}: {error}") from error
+
+
+def choose_network(spec: CardSpec, ranks: int) -> Network:
+    """What joins the cards: the variables HPUCLUSTER_FABRIC and its like."""
+    try:
+        return Network.of_environment(spec, ranks)
+    except ConfigurationError as error:
+        raise UserError(str(error)) from error
 
 
 def check_environment() -> None:

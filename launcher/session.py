@@ -23,7 +23,7 @@ from hpucluster.report import Report, build_report, write_json
 from hpucluster.snapshots import SnapshotBoard
 from hpucluster.telemetry import build_registry
 
-from .checks import check_environment, check_report, check_script, choose_card, choose_modules
+from .checks import check_environment, check_report, check_script, choose_card, choose_modules, choose_network
 from .messages import UserError, readable, say
 from .ports import holder
 from .progress import Progress
@@ -63,11 +63,13 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
     check_environment()
     spec = choose_card(request.card)
     modules = choose_modules(request.cards, environ)
+    network = choose_network(spec, len(modules))
     job = Job(
         target=request.target,
         arguments=request.arguments,
         modules=modules,
         card=request.card,
+        network=network.to_plain(),
         cwd=os.getcwd(),
         environ=environ,
         sys_path=sys_path,

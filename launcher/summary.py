@@ -17,6 +17,8 @@ WIDTH = 80
 """Columns that the table needs at most."""
 
 TOP_CAUSES = 5
+TOP_OPERATIONS = 3
+TOP_WAITS = 3
 
 _COLUMNS = (
     ("rank", "right"),
@@ -99,10 +101,38 @@ def _notes(report: Report, wall_clock: Mapping[str, float]) -> list[str]:
             lines.append(f"         and {len(causes) - TOP_CAUSES} more causes; --report FILE.json lists all")
     if totals["cpu_fallbacks"]:
         lines.append(f"Operators without a kernel on the card, run on the CPU: {_fallbacks(cards)}")
+    lines += _collectives(cards, totals)
     if wall_clock:
         phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in wall_clock.items() if name != "end")
         lines.append(f"On this machine's clock (not modelled): {phases}.")
     return lines
+
+
+def _collectives(cards: list[dict[str, Any]], totals: Mapping[str, Any]) -> list[str]:
+    """What the busiest card's collectives were, and who kept others waiting."""
+    busiest = max(cards, key=lambda card: card["collectives"]["seconds"])
+    figures = busiest["collectives"]
+    if not figures["count"]:
+        return []
+    rows = sorted(figures["operations"], key=lambda row: (-row["seconds"], row["operation"]))[:TOP_OPERATIONS]
+    told = ", ".join(
+        f"{row['count']} {row['operation']} of {size(row['bytes'] / row['count'])} {duration(row['seconds'])}"
+        for row in rows
+    )
+    hidden = share(figures["hidden"], figures["seconds"])
+    lines = [f"On the network (rank {busiest['rank']}): {told}; {hidden} % hidden by computing."]
+    waits = totals["waited_for"]
+    if waits:
+        longest = "; ".join(
+            f"rank {wait['rank']} for {duration(wait['seconds'])} (by {_ranks(wait['by'])})"
+            for wait in waits[:TOP_WAITS]
+        )
+        lines.append(f"Ranks that others waited for in collectives: {longest}.")
+    return lines
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
 
 
 def _fallbacks(cards: list[dict[str, Any]]) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from device.timeline import HOST
+
 from .. import exchange
 from ..communicator import Communicator
 from ..errors import CollectiveError
@@ -51,7 +53,7 @@ def gather(group: Communicator, outputs: Tensors, source: torch.Tensor, root: in
     if root == group.rank:
         operation.outputs = list(outputs)
         targets = _targets(operation, outputs, source, group.size)
-    part = exchange.Gather(group.rank, group.size, data, targets)
+    part = exchange.Gather(group.rank, group.size, data, targets, root)
     signature = Signature("gather", "", source.dtype, group.ranks[root], (tuple(source.shape),))
     operation.parts.append(Part(signature, part))
     return operation
@@ -85,7 +87,7 @@ def scatter(group: Communicator, output: torch.Tensor, tensors: Tensors, root: i
         for block in tensors:
             check_numel(block, output, operation.name)
         blocks = [operation.staging.source(block) for block in tensors]
-    part = exchange.Scatter(group.rank, group.size, blocks, operation.staging.target(output))
+    part = exchange.Scatter(group.rank, group.size, blocks, operation.staging.target(output), root)
     signature = Signature("scatter", "", output.dtype, group.ranks[root], (tuple(output.shape),))
     operation.parts.append(Part(signature, part))
     return operation
@@ -153,5 +155,6 @@ def barrier(group: Communicator, is_on_card: bool) -> Operation:
     """No data; all ranks of the group have come when it is over."""
     operation = Operation("barrier")
     operation.staging.is_on_card = is_on_card
+    operation.waits = HOST
     operation.parts.append(Part(Signature("barrier"), exchange.Barrier(group.rank, group.size)))
     return operation

@@ -12,7 +12,6 @@ from ..communicator import Communicator
 from ..header import NO_ROOT, Signature
 from ..operation import Operation, Part
 from ..reduction import reduction
-from ..transport.shared_transport import SMALL_BYTES
 from .checks import check_list, check_numel, check_parts, check_tensor, reduce_name
 
 
@@ -26,8 +25,7 @@ def all_reduce(
         op = reduce_name(reduce_op, tensor.dtype, name)
         target = NO_ROOT if root is None else group.ranks[root]
         data = operation.staging.target(tensor, keep=True)
-        kind = exchange.SmallReduce if data.nbytes <= SMALL_BYTES else exchange.AllReduce
-        part = kind(group.rank, group.size, data, reduction(op, tensor.dtype), root)
+        part = exchange.AllReduce(group.rank, group.size, data, reduction(op, tensor.dtype), root)
         operation.parts.append(Part(Signature(name, op, tensor.dtype, target, (tuple(tensor.shape),)), part))
     return operation
 

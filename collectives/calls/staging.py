@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from device import interop
+from device.fences import Extent
 
 from ..reduction import flat_array
 
@@ -16,12 +17,14 @@ class Staging:
     """From tensors to 1-D arrays over host memory, in the dtype's storage form.
 
     A contiguous tensor's own memory is used, others go through a contiguous copy. `finish` collects what
-    copies results back; `is_on_card` becomes True with the first hpu tensor.
+    copies results back; `is_on_card` becomes True with the first hpu tensor, `extents` is the card memory that they
+    cover.
     """
 
     def __init__(self) -> None:
         self.finish: list[Callable[[], object]] = []
         self.is_on_card = False
+        self.extents: list[Extent] = []
 
     def source(self, tensor: torch.Tensor) -> np.ndarray:
         """Elements to read."""
@@ -36,11 +39,9 @@ class Staging:
         self.finish.append(lambda: host.copy_(staged))
         return flat_array(staged)
 
-    def arrival(self, operation: str, ranks: Sequence[int]) -> float:
-        """Modelled moment, in seconds, at which this card's data is ready; 0 where no card takes part."""
-        return interop.collective_arrival(operation, tuple(ranks)) if self.is_on_card else 0.0
-
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type != "cpu":
             self.is_on_card = True
+            if tensor.numel():
+                self.extents.append(interop.extent_of(tensor))
         return interop.host_view(tensor.detach())

@@ -44,6 +44,8 @@ class HeaderBoard:
         mine = np.zeros_like(self._passed[layout.index])
         mine[: len(bundle)] = self._array[bundle]
         outputs = [passed.reshape(-1) for passed in self._passed]
-        crossing.exchange(AllGather(layout.index, len(layout.mates), mine.reshape(-1), outputs))
+        passing = AllGather(layout.index, len(layout.mates), mine.reshape(-1), outputs)
+        passing.moves_data = True  # headers do, whatever becomes of the data
+        crossing.exchange(passing)
         for places, passed in zip(self._bundles, self._passed, strict=True):
             self._array[places] = passed[: len(places)]

@@ -36,23 +36,23 @@ def _spread(crossing: Crossing, data: np.ndarray, outputs: Sequence[np.ndarray])
     return AllGather(crossing.layout.index, len(crossing.layout.mates), data, outputs)
 
 
-def gather(crossing: Crossing, exchange: Gather, root: int) -> None:
+def gather(crossing: Crossing, exchange: Gather) -> None:
     """Ranks of other machines send straight to the root."""
-    layout = crossing.layout
+    layout, root = crossing.layout, exchange.root
     if layout.machine_of(root) != layout.machine:
         crossing.post(root, exchange.data)
         crossing.finish()
         return
     is_root = root == layout.own
     outputs = [exchange.outputs[place] for place in layout.mates] if is_root else []
-    crossing.exchange(Gather(layout.index, len(layout.mates), exchange.data, outputs))
+    crossing.exchange(Gather(layout.index, len(layout.mates), exchange.data, outputs, layout.mates.index(root)))
     if is_root:
         crossing.receive_all([(place, exchange.outputs[place]) for place in layout.far])
 
 
-def scatter(crossing: Crossing, exchange: Scatter, root: int) -> None:
+def scatter(crossing: Crossing, exchange: Scatter) -> None:
     """The root sends straight to the ranks of other machines."""
-    layout = crossing.layout
+    layout, root = crossing.layout, exchange.root
     if layout.machine_of(root) != layout.machine:
         crossing.receive(root, exchange.output)
         return
@@ -62,7 +62,7 @@ def scatter(crossing: Crossing, exchange: Scatter, root: int) -> None:
         for place in layout.far:
             crossing.post(place, blocks[place])
         near = [blocks[place] for place in layout.mates]
-    crossing.exchange(Scatter(layout.index, len(layout.mates), near, exchange.output))
+    crossing.exchange(Scatter(layout.index, len(layout.mates), near, exchange.output, layout.mates.index(root)))
     crossing.finish()
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..exchange import AllGather, Broadcast, Gather, ReduceScatter, SmallReduce
+from ..exchange import AllGather, AllReduce, Broadcast, Gather, ReduceScatter
 from .accumulate import Accumulator
 from .crossing import Crossing
 from .layout import Layout
@@ -97,7 +97,7 @@ def _add(
 class AllReducePlan:
     """All-reduce, or reduce to `root` (a place)."""
 
-    def __init__(self, exchange: SmallReduce, layout: Layout) -> None:
+    def __init__(self, exchange: AllReduce, layout: Layout) -> None:
         self._data = exchange.data
         self._root = exchange.root
         self._layout = layout
@@ -136,7 +136,8 @@ class AllReducePlan:
         if root is None:
             crossing.exchange(AllGather(index, count, given, outputs))
         else:
-            crossing.exchange(Gather(index, count, given, outputs if root == layout.own else []))
+            outputs = outputs if root == layout.own else []
+            crossing.exchange(Gather(index, count, given, outputs, layout.mates.index(root)))
             if root != layout.own:
                 return
         for part, output in zip(parts, outputs, strict=True):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .. import header
+from ..arrival import Arrival
 from ..errors import MismatchError
-from ..exchange import AllGather, AllReduce, AllToAll, Broadcast, Exchange, Gather, ReduceScatter, Scatter, SmallReduce
+from ..exchange import AllGather, AllReduce, AllToAll, Broadcast, Exchange, Gather, ReduceScatter, Scatter
 from ..guard import Guard
-from ..transport.agreement import describe_last, disagreement, split_tables
+from ..transport.agreement import Table, describe_last, disagreement, split_difference, split_tables
 from ..transport.lanes import DATA, HEADERS
 from ..transport.membership import Membership
 from ..transport.shared_transport import SMALL_BYTES, LocalTransport, SharedTransport
@@ -42,20 +43,21 @@ class SpanningTransport:
         self._board = HeaderBoard(self._layout)
 
     def run(
-        self, signature: header.Signature, sequence: int, arrival: float, exchange: Exchange, guard: Guard
-    ) -> list[float]:
+        self, signature: header.Signature, sequence: int, arrival: Arrival, exchange: Exchange, guard: Guard
+    ) -> list[Arrival]:
         """As `SharedTransport.run`."""
         slots = self._board.slots
         key = header.write(slots[self._layout.own], sequence, signature, arrival, exchange.table())
         self._board.exchange(self._crossing(HEADERS, guard))
-        if not all(header.has_key(slot, key) for slot in slots):
-            raise MismatchError(disagreement(self._membership, self._group, slots))
+        tables = split_tables(slots) if exchange.is_uneven else []
+        if not all(bytes(slot[: len(key)]) == key for slot in slots) or (
+            tables and split_difference(self._membership, slots, tables)
+        ):
+            raise MismatchError(disagreement(self._membership, self._group, slots, exchange.is_uneven))
         arrivals = [header.read_arrival(slot) for slot in slots]
-        tables: list[tuple[int, ...]] = []
-        if exchange.is_uneven:
-            tables = split_tables(self._membership, self._group, slots)
+        if tables:
             exchange.agree(tables)
-        if exchange.items:
+        if exchange.items and exchange.moves_data:
             self._move(self._crossing(DATA, guard), signature, exchange, tables)
         return arrivals
 
@@ -67,38 +69,32 @@ class SpanningTransport:
         mates_guard = guard.within(self._layout.mates, _GRACE_S)
         return Crossing(self._layout, self._local, self._lanes, lane, guard, mates_guard)
 
-    def _move(
-        self, crossing: Crossing, signature: header.Signature, exchange: Exchange, tables: list[tuple[int, ...]]
-    ) -> None:
+    def _move(self, crossing: Crossing, signature: header.Signature, exchange: Exchange, tables: list[Table]) -> None:
         if isinstance(exchange, Gather):
-            movements.gather(crossing, exchange, self._place(signature.root))
+            movements.gather(crossing, exchange)
         elif isinstance(exchange, AllGather):
             movements.all_gather(crossing, exchange)
         elif isinstance(exchange, Scatter):
-            movements.scatter(crossing, exchange, self._place(signature.root))
+            movements.scatter(crossing, exchange)
         elif isinstance(exchange, Broadcast):
             movements.broadcast(crossing, exchange)
         elif isinstance(exchange, AllToAll):
             movements.all_to_all(crossing, exchange, tables)
-        elif isinstance(exchange, SmallReduce | AllReduce) and exchange.data.nbytes <= SMALL_BYTES:
+        elif isinstance(exchange, AllReduce) and exchange.data.nbytes <= SMALL_BYTES:
             self._reduce_small(crossing, exchange)
-        elif isinstance(exchange, SmallReduce | AllReduce):
+        elif isinstance(exchange, AllReduce):
             reduce_on_rails(crossing, self._accumulator(signature), AllReducePlan(exchange, self._layout))
         elif isinstance(exchange, ReduceScatter):
             reduce_on_rails(crossing, self._accumulator(signature), ReduceScatterPlan(exchange, self._layout))
         else:
             raise NotImplementedError(type(exchange).__name__)
 
-    def _reduce_small(self, crossing: Crossing, exchange: SmallReduce) -> None:
+    def _reduce_small(self, crossing: Crossing, exchange: AllReduce) -> None:
         """Everyone gets all contributions and adds them up itself."""
         rows = list(np.empty((self._layout.ranks, exchange.items), exchange.dtype))
         movements.all_gather(crossing, AllGather(self._layout.own, self._layout.ranks, exchange.data, rows))
         if exchange.root is None or exchange.root == self._layout.own:
             exchange.reduction(exchange.data, rows)
-
-    def _place(self, rank: int) -> int:
-        """A root's place in the group; headers name it as the whole job counts."""
-        return next(place for place, peer in enumerate(self._membership.peers) if peer.rank == rank)
 
     @staticmethod
     def _accumulator(signature: header.Signature) -> Accumulator:

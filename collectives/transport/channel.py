@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from .. import header
+from ..arrival import Arrival
 from ..errors import MismatchError
 from ..guard import Guard
 
@@ -24,12 +25,12 @@ class SendEnd(Protocol):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         source: SendSource,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """Send a message; returns the receiver's arrival.
 
         Raises:
@@ -46,12 +47,12 @@ class ReceiveEnd(Protocol):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         target: np.ndarray,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """Receive a message into `target` (bytes); returns the sender's arrival. Raises as `SendEnd.send`."""
         ...
 

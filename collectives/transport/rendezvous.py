@@ -92,8 +92,8 @@ class _Table:
         self._store.set(f"hccl/{kind}{self._own}", json.dumps(entry))
 
     def exchange(self, kind: str, entry: dict[str, Any]) -> list[dict[str, Any]]:
-        """Publish ours, wait for the others'; returns all, by place in the group. Raises as `meet`, also where a rank has
-        published its `problem` instead.
+        """Publish ours, wait for the others'; returns all, by place in the group. Raises as `meet`, also where a rank
+        has published its `problem` instead.
         """
         keys = [f"hccl/{kind}{place}" for place in range(len(self._ranks))]
         try:

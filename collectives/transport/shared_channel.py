@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import header
+from ..arrival import Arrival
 from ..guard import Guard
 from .channel import SendSource, settle
 from .membership import Membership
@@ -41,11 +42,11 @@ class _End:
         side: int,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """Show our header, wait for the other one; returns the peer's arrival."""
         pair = self._boards[sequence % 2]
         header.write(pair[side], sequence, signature, arrival, (tag,))
@@ -73,12 +74,12 @@ class SharedSendEnd(_End):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         source: SendSource,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """See `channel.SendEnd.send`."""
         other = self._greet(0, sequence, signature, arrival, tag, names, guard)
         on_delay = guard.of_peer(self._peer)
@@ -104,12 +105,12 @@ class SharedReceiveEnd(_End):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         target: np.ndarray,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """See `channel.ReceiveEnd.receive`."""
         other = self._greet(1, sequence, signature, arrival, tag, names, guard)
         on_delay = guard.of_peer(self._peer)

@@ -1,35 +1,37 @@
 """Collectives among ranks of one machine, through shared memory.
 
-Each operation begins with a barrier at which every rank shows its header (and, where there is room, its first
-chunk of data), so ranks that disagree find out before anything is read. Small operations end there. Larger
-ones go through bounded buffers in chunks, as a pipeline: while chunk i is being published, chunk i - 1 is
-combined and chunk i - 2 collected, with one barrier between.
+Each operation begins with a barrier at which every rank shows its header (and, where there is room, its data), so
+ranks that disagree find out before anything is read. Small operations end there; larger ones go on through bounded
+buffers in chunks. Both are native (`csrc/`); here is what they need, and what is said when ranks disagree or are late.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
 from collections.abc import Callable
-
-import numpy as np
 
 from device.errors import ConfigurationError
 
 from .. import header
+from ..arrival import Arrival
 from ..errors import MismatchError, SharedMemoryError
 from ..exchange import Exchange
 from ..guard import Guard
-from .agreement import describe_last, disagreement, split_tables
-from .area import Area
+from . import native
+from .agreement import describe_last, disagreement
 from .membership import Membership
+from .plans import Planner
 from .shared_memory import MIB, Segment, segment_name
-from .signals import LINE_BYTES, Signals
 from .subgroup import Subgroup
 
-SMALL_BYTES = 16 * 1024  # a slot of the small area: what one barrier can carry for each rank
-SLOT_BYTES = 512 * 1024  # a slot of the large area, unless HPUCLUSTER_SHM_MB says otherwise
-_SMALLEST_SLOT = 16 * 1024
-_SMALL_GENERATIONS, _LARGE_GENERATIONS = 2, 3
+SMALL_BYTES = 16 * 1024  # what one barrier can carry for each rank
+LARGE_BYTES = 6 * MIB  # buffers of the larger operations, unless HPUCLUSTER_SHM_MB says otherwise
+SLOT_BYTES = 128 * 1024  # of them, what is filled at a time
+_LEAST_LARGE_BYTES = 256 * 1024
+_LINE_BYTES = 64
+_SMALL_GENERATIONS = _BOARD_GENERATIONS = 2
 
 
 def buffer_budget() -> int | None:
@@ -50,120 +52,101 @@ def buffer_budget() -> int | None:
     return int(megabytes * MIB)
 
 
-def _aligned(nbytes: int) -> int:
-    return nbytes // LINE_BYTES * LINE_BYTES
-
-
 class SharedTransport:
     """One group's shared memory. Operations are run one at a time, in the same order on every rank."""
 
     def __init__(self, membership: Membership | Subgroup, group: str, guard: Guard) -> None:
         self._membership = membership
         self._group = group
-        self._own = membership.own
+        self._own = own = membership.own
         self._ranks = ranks = len(membership.peers)
-        self._steps = 0
-        self._shown = 0
+        self._library = native.library()
         board_bytes = header.header_bytes(ranks)
-        layout = [(ranks + 1) * LINE_BYTES, 2 * ranks * board_bytes, _SMALL_GENERATIONS * ranks * SMALL_BYTES]
+        signals_bytes = self._library.hccl_signals_bytes(ranks)
+        layout = [signals_bytes, _BOARD_GENERATIONS * ranks * board_bytes, _SMALL_GENERATIONS * ranks * SMALL_BYTES]
         self._segment = self._share(
             "signals", lambda: Segment.create(segment_name(group, "signals"), sum(layout)), guard
         )
-        memory = self._segment.memory
-        self._signals = Signals(self._segment, 0, ranks + 1)
-        board = memory[layout[0] : layout[0] + layout[1]].reshape(2, ranks, board_bytes)
-        self._boards = [[memoryview(slot) for slot in generation] for generation in board]
-        self._small = Area(memory[layout[0] + layout[1] :], _SMALL_GENERATIONS, ranks, SMALL_BYTES)
-        self._large: Area | None = None
+        self._large: Segment | None = None
+        boards = self._segment.memory[layout[0] : layout[0] + layout[1]].reshape(_BOARD_GENERATIONS, ranks, board_bytes)
+        self._boards = [[memoryview(slot) for slot in generation] for generation in boards]
+        self._arrivals = ctypes.create_string_buffer(ranks * header.ARRIVAL_BYTES)
+        self._missing_ranks = (ctypes.c_int32 * ranks)()
+        begin = self._segment.address
+        self._plane = native.Plane(
+            own=own,
+            ranks=ranks,
+            looks=native.looks(ranks),
+            signals=begin,
+            boards=begin + layout[0],
+            small=begin + layout[0] + layout[1],
+            board_bytes=board_bytes,
+            small_bytes=SMALL_BYTES,
+            slot_limit=SLOT_BYTES,
+            key_bytes=header.KEY_BYTES,
+            arrival_offset=header.ARRIVAL_OFFSET,
+            shape_offset=header.SHAPE_OFFSET,
+            table_offset=header.TABLE_OFFSET,
+            arrivals=ctypes.addressof(self._arrivals),
+        )
+        self._address = ctypes.addressof(self._plane)
+        self._planner = Planner(self._plane)
 
     def run(
-        self, signature: header.Signature, sequence: int, arrival: float, exchange: Exchange, guard: Guard
-    ) -> list[float]:
-        """Take part in a collective; returns every rank's arrival (modelled seconds).
+        self, signature: header.Signature, sequence: int, arrival: Arrival, exchange: Exchange, guard: Guard
+    ) -> list[Arrival]:
+        """Take part in a collective; returns every rank's arrival.
 
         Raises:
             MismatchError: ranks disagree; all of them get this error, and the group stays usable.
             PeerLost, CollectiveTimeout, SharedMemoryError: the group is of no use any more.
         """
-        area = None if exchange.is_uneven else self._fitting(exchange)
-        if area is not None:
-            self._publish(exchange, area, 0)
-        board = self._boards[self._shown % 2]
-        self._shown += 1
-        key = header.write(board[self._own], sequence, signature, arrival, exchange.table())
-        self._step(guard)
-        if not all(header.has_key(slot, key) for slot in board):
-            raise MismatchError(disagreement(self._membership, self._group, board))
-        arrivals = [header.read_arrival(slot) for slot in board]
-        if exchange.is_uneven:
-            exchange.agree(split_tables(self._membership, self._group, board))
-        if exchange.items == 0:
-            return arrivals
-        if area is None:
-            self.exchange(exchange, guard)
+        if exchange.moves_data:
+            self._planner.fill(exchange)
         else:
-            area.advance(self._pump(exchange, area, guard))
-        return arrivals
+            self._planner.clear(exchange)
+        key, shape = header.packed(signature)
+        table = exchange.table()
+        packed = struct.pack(f"<{len(table)}q", *table) if table else b""
+        told = header.pack_arrival(arrival)
+        status = self._library.hccl_run(self._address, sequence, key, shape, told, packed, len(packed))
+        self._finish(status, guard)
+        if table:
+            exchange.items = self._plane.plan.longest // exchange.dtype.itemsize
+        return header.unpack_arrivals(self._arrivals)
 
     def exchange(self, exchange: Exchange, guard: Guard) -> None:
-        """Take part in an exchange that all ranks have agreed on already (`agree` was called where it is uneven).
+        """Move the data of an exchange on which the ranks agree already (`agree` was called where it is uneven).
 
         Raises:
             PeerLost, CollectiveTimeout, SharedMemoryError: the group is of no use any more.
         """
-        if exchange.items == 0:
-            return
-        area = self._fitting(exchange) or self._make_large(guard)
-        self._publish(exchange, area, 0)
-        self._step(guard)
-        area.advance(self._pump(exchange, area, guard))
+        self._planner.fill(exchange, is_agreed=True)
+        self._finish(self._library.hccl_move(self._address), guard)
 
     def last_seen(self, rank: int) -> str:
         """What a rank's latest header says, in words."""
         slots = [board[rank] for board in self._boards]
         return describe_last(self._membership, rank, max(slots, key=header.read_sequence))
 
-    # -- stages --------------------------------------------------------------------------------------------
+    # -- while it takes long -------------------------------------------------------------------------------
 
-    def _step(self, guard: Guard) -> None:
-        """A barrier."""
-        self._steps += 1
-        self._signals.barrier(self._own, self._ranks, self._steps, guard)
+    def _finish(self, status: int, guard: Guard) -> None:
+        while status != native.DONE:
+            if status == native.DISAGREED:
+                board = self._boards[self._plane.shown % _BOARD_GENERATIONS]
+                raise MismatchError(
+                    disagreement(self._membership, self._group, board, bool(self._plane.plan.is_uneven))
+                )
+            if status == native.NEEDS_BUFFERS:
+                self._make_large(guard)
+            else:
+                guard(self._missing)
+            status = self._library.hccl_continue(self._address)
 
-    def _pump(self, exchange: Exchange, area: Area, guard: Guard) -> int:
-        """Run the pipeline, chunk 0 being published; returns the number of chunks."""
-        size = self._chunk_items(exchange, area)
-        chunks = -(-exchange.items // size)
-        depth = 2 if exchange.combines else 1
-        for turn in range(1, chunks + depth):
-            if turn < chunks:
-                self._publish(exchange, area, turn)
-            if exchange.combines and turn <= chunks:
-                low = (turn - 1) * size
-                exchange.combine(area.slots(turn - 1, exchange.dtype), low, min(low + size, exchange.items))
-            if turn >= depth:
-                low = (turn - depth) * size
-                exchange.collect(area.slots(turn - depth, exchange.dtype), low, min(low + size, exchange.items))
-            if turn < chunks + depth - 1:
-                self._step(guard)
-        return chunks
-
-    def _publish(self, exchange: Exchange, area: Area, chunk: int) -> None:
-        size = self._chunk_items(exchange, area)
-        low = chunk * size
-        exchange.publish(area.slots(chunk, exchange.dtype), low, min(low + size, exchange.items))
-
-    @staticmethod
-    def _chunk_items(exchange: Exchange, area: Area) -> int:
-        return exchange.chunk_items(area.slot_bytes // exchange.dtype.itemsize)
-
-    def _fitting(self, exchange: Exchange) -> Area | None:
-        """The area that this collective goes through; None if that is the large one and it does not exist
-        yet.
-        """
-        if exchange.items <= self._chunk_items(exchange, self._small):
-            return self._small
-        return self._large
+    def _missing(self) -> list[int]:
+        count = self._library.hccl_missing(self._address, ctypes.addressof(self._missing_ranks))
+        return self._missing_ranks[:count]
 
     # -- memory --------------------------------------------------------------------------------------------
 
@@ -176,39 +159,31 @@ class SharedTransport:
         self._membership.offer(purpose, segment, range(1, self._ranks), guard.deadline, what)
         return segment
 
-    def _make_large(self, guard: Guard) -> Area:
-        if self._large is None:
-            segment = self._share("buffers", self._large_segment, guard)
-            slot = segment.nbytes // (_LARGE_GENERATIONS * self._ranks)
-            self._large = Area(segment.memory, _LARGE_GENERATIONS, self._ranks, slot)
-        return self._large
+    def _make_large(self, guard: Guard) -> None:
+        self._large = self._share("buffers", self._large_segment, guard)
+        self._plane.large, self._plane.large_bytes = self._large.address, self._large.nbytes
 
     def _large_segment(self) -> Segment:
-        per_slot = _LARGE_GENERATIONS * self._ranks
-        budget = buffer_budget()
+        budget, name = buffer_budget(), segment_name(self._group, "buffers")
         if budget is not None:
-            slot = max(_aligned(budget // per_slot), LINE_BYTES * self._ranks)
-            return Segment.create(segment_name(self._group, "buffers"), slot * per_slot)
-        slot = SLOT_BYTES
+            return Segment.create(name, max(budget, _LINE_BYTES * self._ranks**2))
+        nbytes = LARGE_BYTES
         while True:
             try:
-                return Segment.create(segment_name(self._group, "buffers"), slot * per_slot)
+                return Segment.create(name, nbytes)
             except SharedMemoryError:
-                if slot // 2 < _SMALLEST_SLOT:
+                nbytes //= 2  # nobody asked for a size: make do with less
+                if nbytes < _LEAST_LARGE_BYTES:
                     raise
-                slot //= 2  # nobody asked for a size: make do with less
 
 
 class LocalTransport:
     """A group of one rank: the same exchanges without anybody to wait for."""
 
-    def __init__(self) -> None:
-        self._area = Area(np.zeros(SLOT_BYTES, dtype=np.uint8), 1, 1, SLOT_BYTES)
-
     def run(
-        self, signature: header.Signature, sequence: int, arrival: float, exchange: Exchange, guard: Guard
-    ) -> list[float]:
-        """As `SharedTransport.run`; nothing can fail."""
+        self, signature: header.Signature, sequence: int, arrival: Arrival, exchange: Exchange, guard: Guard
+    ) -> list[Arrival]:
+        """As `SharedTransport.run`; only split tables can disagree."""
         if exchange.is_uneven:
             table = exchange.table()
             if table[0] != table[1]:
@@ -219,14 +194,8 @@ class LocalTransport:
 
     def exchange(self, exchange: Exchange, guard: Guard) -> None:
         """As `SharedTransport.exchange`."""
-        slots = self._area.slots(0, exchange.dtype)
-        size = exchange.chunk_items(slots.shape[1])
-        for low in range(0, exchange.items, size):
-            high = min(low + size, exchange.items)
-            exchange.publish(slots, low, high)
-            if exchange.combines:
-                exchange.combine(slots, low, high)
-            exchange.collect(slots, low, high)
+        if exchange.moves_data:
+            exchange.move_own()
 
     def last_seen(self, rank: int) -> str:
         return "this rank is alone"

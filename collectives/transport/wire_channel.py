@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import header
+from ..arrival import Arrival
 from ..guard import Guard
 from .channel import SendSource, settle
 from .lanes import MESSAGE_BACK, MESSAGE_FORWARD, PIECE_BYTES, Lanes
@@ -20,7 +21,7 @@ class _End:
         self._takes_from = takes_from
 
     def _greet(
-        self, sequence: int, signature: header.Signature, arrival: float, tag: int, guard: Guard
+        self, sequence: int, signature: header.Signature, arrival: Arrival, tag: int, guard: Guard
     ) -> tuple[memoryview, memoryview]:
         """Show our header, wait for the other one; returns both."""
         own = memoryview(bytearray(header.header_bytes(1)))
@@ -57,12 +58,12 @@ class WireSendEnd(_End):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         source: SendSource,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """See `channel.SendEnd.send`."""
         own, other = self._greet(sequence, signature, arrival, tag, guard)
         settle(own, other, names)
@@ -83,12 +84,12 @@ class WireReceiveEnd(_End):
         self,
         sequence: int,
         signature: header.Signature,
-        arrival: float,
+        arrival: Arrival,
         tag: int,
         target: np.ndarray,
         names: Callable[[int], str],
         guard: Guard,
-    ) -> float:
+    ) -> Arrival:
         """See `channel.ReceiveEnd.receive`."""
         own, other = self._greet(sequence, signature, arrival, tag, guard)
         settle(other, own, names)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..spec import CardSpec
+from .cost.roofline import hbm_bytes
 from .program import EngineNode, Program
 
 
@@ -48,3 +50,13 @@ class Recipe:
             name = scheduled.node.engine.value
             seconds[name] = seconds.get(name, 0.0) + scheduled.seconds
         return seconds
+
+    def hbm_bytes(self, spec: CardSpec) -> float:
+        """Bytes that it moves to and from HBM: the accesses of its nodes but for what stays on the chip."""
+        on_chip = set(self.sram_buffers)
+        return sum(
+            hbm_bytes(access, spec)
+            for scheduled in self.nodes
+            for access in scheduled.node.reads + scheduled.node.writes
+            if access.buffer not in on_chip
+        )

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from ..compiler.recipe import ScheduledNode
+from ..network import Transfer
 from .layout import Layout, Place
 
 DTYPES = {
@@ -154,19 +155,23 @@ def copy_event(place: Place, direction: str, nbytes: int) -> Event:
     return Event("X", name, "Memcpy", place, args)
 
 
-def collective_event(place: Place, operation: str, nbytes: int, waited: float) -> Event:
+def collective_event(place: Place, transfer: Transfer, exposed: float) -> Event:
     """A collective on the network ports."""
     args = {
-        "user node name": operation,
-        "kernel": operation,
+        "user node name": transfer.operation,
+        "kernel": transfer.operation,
         "engine": "NIC",
         "bound": "network",
-        "bytes": nbytes,
-        "waited for other ranks (us)": round(waited * 1e6, 3),
+        "bytes": transfer.nbytes,
+        "process group": transfer.group,
+        "ranks": ", ".join(str(rank) for rank in transfer.ranks),
+        "waited for other ranks (us)": round(transfer.waited * 1e6, 3),
+        "last rank": transfer.last,
+        "not hidden by computing (us)": round(exposed * 1e6, 3),
         "streamHandle": "0x0",
         "device": DEVICE,
     }
-    return Event("X", operation, "Kernel", place, args)
+    return Event("X", transfer.operation, "Kernel", place, args)
 
 
 def runtime_event(place: Place, name: str) -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..network import Transfer
 from ..timeline import Observer, Timeline
 
 
@@ -23,9 +24,9 @@ class Observers:
         for member in self.members:
             member.copied(direction, nbytes, enqueued, start, end)
 
-    def collective(self, operation: str, nbytes: int, start: float, end: float, waited: float) -> None:
+    def collective(self, transfer: Transfer, exposed: float) -> None:
         for member in self.members:
-            member.collective(operation, nbytes, start, end, waited)
+            member.collective(transfer, exposed)
 
     def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
         for member in self.members:

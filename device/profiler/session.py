@@ -19,6 +19,7 @@ from typing import Protocol
 
 from .. import modules
 from ..compiler.recipe import Recipe
+from ..network import Transfer
 from ..spec import CardSpec
 from ..timeline import Timeline
 from .configuration import ProfilerConfig
@@ -163,9 +164,9 @@ class Session:
         if self._recording and self._tracer is not None:
             self._tracer.copied(direction, nbytes, enqueued, start, end)
 
-    def collective(self, operation: str, nbytes: int, start: float, end: float, waited: float) -> None:
+    def collective(self, transfer: Transfer, exposed: float) -> None:
         if self._recording and self._tracer is not None:
-            self._tracer.collective(operation, nbytes, start, end, waited)
+            self._tracer.collective(transfer, exposed)
 
     def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
         if self._recording and self._tracer is not None:

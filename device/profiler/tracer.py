@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from ..compiler.program import Engine
 from ..compiler.recipe import Recipe
+from ..network import Transfer
 from ..spec import CardSpec
 from .configuration import ProfilerConfig
 from .events import (
@@ -70,6 +71,7 @@ class Tracer:
         self._enqueues: tuple[str, float] | None = None  # line and start of the host's last launch
         self._compile: tuple[float, float] | None = None
         self._ends: dict[str, float] = {}  # of what each thread did last
+        self._lines: dict[tuple[str, tuple[int, ...], str], tuple[int, float]] = {}  # lane and end of the last
         self._arrows = 0
         self._in_use = 0
         self._changes = 0
@@ -126,14 +128,17 @@ class Tracer:
             self._span(copy_event(place, direction, nbytes), start, end)
             self._arrow("synapse main", enqueued, place, start)
 
-    def collective(self, operation: str, nbytes: int, start: float, end: float, waited: float) -> None:
-        if self._config.host:
-            self._wait("wait", start, "main")
-            self._ends["main"] = end
-            self._span(runtime_event(self._host_place("main"), "collective"), start, end)
-        if "NIC" in self._engines:
-            event = collective_event(self._layout.node(Engine.NIC), operation, nbytes, waited)
-            self._span(event, min(start + waited, end), end)
+    def collective(self, transfer: Transfer, exposed: float) -> None:
+        if "NIC" not in self._engines:
+            return
+        # What one line carries comes one after another; two lines may carry something at the same time.
+        line = (transfer.group, transfer.ranks, transfer.operation if transfer.operation in ("send", "recv") else "")
+        lane, free = self._lines.get(line, (len(self._lines), 0.0))
+        self._lines[line] = (lane, transfer.end)
+        place = self._layout.node(Engine.NIC, lane)
+        if transfer.last is not None and transfer.met > max(transfer.begin, free):
+            self._span(runtime_event(place, f"wait for rank {transfer.last}"), max(transfer.begin, free), transfer.met)
+        self._span(collective_event(place, transfer, exposed), transfer.start, transfer.end)
 
     def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
         if not self._config.host:

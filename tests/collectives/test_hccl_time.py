@@ -2,61 +2,97 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.distributed as dist
 
-from collectives.ledger import Account, Ledger
-from collectives.roce.box import load_box
-from collectives.roce.direct_mesh import DirectMesh
+from collectives.ledger import Ledger
+from collectives.roce.network import Group, Network
+from collectives.roce.place import Place
+from collectives.timing import Line
 from device import interop
+from device.network import Transfer
+from device.spec import load_card
 
 from .hccl_ranks import run_ranks
 
 
-def recorded(arrival: float) -> list[tuple[str, int, float, float, float]]:
-    """Have the card's data ready at `arrival`; returns the list into which accounts go."""
-    accounts: list[tuple[str, int, float, float, float]] = []
-    interop.collective_arrival = lambda operation, ranks: arrival  # type: ignore[assignment]
-    interop.collective_done = lambda name, nbytes, ranks, *times: accounts.append((name, nbytes, *times))  # type: ignore
-    return accounts
+def recorded(arrival: float) -> list[Transfer]:
+    """Have the card's data ready at `arrival`; returns the list into which transfers go."""
+    transfers: list[Transfer] = []
+    interop.collective_arrival = lambda *call: arrival  # type: ignore[assignment]
+    interop.collective_done = lambda transfer, waits: transfers.append(transfer)  # type: ignore[assignment]
+    return transfers
 
 
-def three_operations(rank: int, size: int) -> list[tuple[str, int, float, float, float]]:
-    accounts = recorded(arrival=float(rank))
+def three_operations(rank: int, size: int) -> list[Transfer]:
+    transfers = recorded(arrival=float(rank))
     tensors = [torch.ones(length, device="hpu") for length in (1 << 20, 1 << 10)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     works[1].wait()  # accounts the first one too: in the order of issue
-    assert [account[0] for account in accounts] == ["all_reduce", "all_reduce"]
+    assert [transfer.operation for transfer in transfers] == ["all_reduce", "all_reduce"]
     dist.all_reduce(torch.ones(1 << 20), async_op=True).wait()  # host memory: no modelled time
-    assert len(accounts) == 2
+    assert len(transfers) == 2
     works[0].wait()
     dist.barrier()
-    return accounts
+    return transfers
+
+
+def mesh(cards: int) -> Group:
+    return Network.of_environment(load_card("gaudi2"), 8).group([Place(0, module) for module in range(cards)])
 
 
 def test_every_rank_ends_a_collective_at_the_same_moment() -> None:
     size = 3
     ranks = [outcome.value for outcome in run_ranks(size, three_operations, backend="hccl")]
-    mesh = DirectMesh(load_box("hls2"), size)
-    first = (size - 1) + mesh.seconds("all_reduce", 4 << 20)
-    second = first + mesh.seconds("all_reduce", 4 << 10)  # behind the first one: the links are busy until then
-    for rank, accounts in enumerate(ranks):
-        (_, nbytes, begin, end, waited), (_, _, _, later, _), (barrier, none, *_) = accounts
-        assert (nbytes, begin, end, waited) == (4 << 20, float(rank), first, float(size - 1 - rank))
-        assert later == second and (barrier, none) == ("barrier", 0)
+    first = (size - 1) + mesh(size).seconds("all_reduce", 4 << 20)
+    second = first + mesh(size).seconds("all_reduce", 4 << 10)  # behind the first one: the links are busy until then
+    for rank, (large, small, barrier) in enumerate(ranks):
+        assert (large.nbytes, large.begin, large.end) == (4 << 20, float(rank), first)
+        assert (large.waited, large.last) == (float(size - 1 - rank), None if rank == size - 1 else size - 1)
+        assert (small.start, small.end) == (first, second)
+        assert (barrier.operation, barrier.nbytes) == ("barrier", 0)
 
 
-def pair(rank: int, size: int) -> list[tuple[str, int, float, float, float]]:
-    accounts = recorded(arrival=3.0 * rank)
+def pair(rank: int, size: int) -> list[Transfer]:
+    transfers = recorded(arrival=3.0 * rank)
     tensor = torch.ones(1000, device="hpu")
     dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
-    return accounts
+    return transfers
 
 
 def test_a_transfer_begins_with_the_later_of_its_two_ends() -> None:
     (sent,), (received,) = (outcome.value for outcome in run_ranks(2, pair, backend="hccl"))
-    end = 3.0 + DirectMesh(load_box("hls2"), 2).seconds("send_recv", 4000)
-    assert sent == ("send", 4000, 0.0, end, 3.0) and received == ("recv", 4000, 3.0, end, 0.0)
+    end = 3.0 + mesh(2).seconds("send_recv", 4000)
+    assert (sent.operation, sent.nbytes, sent.begin, sent.end, sent.waited, sent.last) == (
+        "send",
+        4000,
+        0.0,
+        end,
+        3.0,
+        1,
+    )
+    assert (received.operation, received.begin, received.end, received.waited) == ("recv", 3.0, end, 0.0)
+
+
+def two_groups(rank: int, size: int) -> list[Transfer]:
+    transfers = recorded(arrival=0.0)
+    other = dist.new_group([0, 1])
+    tensors = [torch.ones(1 << 20, device="hpu") for _ in range(2)]
+    works = [dist.all_reduce(tensors[0], async_op=True), dist.all_reduce(tensors[1], group=other, async_op=True)]
+    for work in works:
+        work.wait()
+    dist.all_reduce(tensors[1], group=other)
+    return transfers
+
+
+def test_two_groups_at_once_share_the_ports() -> None:
+    """The second of two equal transfers on the same ports ends when both would; alone again, one takes its time."""
+    alone = mesh(2).seconds("all_reduce", 4 << 20)
+    for outcome in run_ranks(2, two_groups, backend="hccl"):
+        first, second, third = outcome.value
+        assert (first.end, second.end) == (alone, 2 * alone)
+        assert third.seconds == pytest.approx(alone)
 
 
 def fences(rank: int, size: int) -> list[float]:
@@ -92,19 +128,19 @@ def test_the_card_waits_for_collectives_whose_handle_was_dropped() -> None:
     assert values == [[4.0, 1.0], [4.0, 1.0, 350_000.0], [4.0, 1.0]]
 
 
-def test_a_ledger_settles_up_to_a_number(monkeypatch: object) -> None:
-    done: list[str] = []
+def test_a_ledger_settles_up_to_a_number() -> None:
+    done: list[tuple[str, str]] = []
     original = interop.collective_done
-    interop.collective_done = lambda operation, *rest: done.append(operation)  # type: ignore[assignment]
+    interop.collective_done = lambda transfer, waits: done.append((transfer.operation, waits))  # type: ignore[assignment]
     try:
-        ledger = Ledger((0, 1))
+        ledger = Ledger(Line(mesh(2), "0", (0, 1), Place(0, 0)))
         for sequence, name in ((1, "a"), (2, "b"), (4, "c")):
-            ledger.enter(Account(sequence, name, 0, 0.0, 1.0, 0.0))
+            ledger.enter(sequence, Transfer(name, 0, "0", (0, 1), 0.0, 0.0, 0.0, 1.0))
         ledger.settle(3)
-        assert done == ["a", "b"]
+        assert done == [("a", "nobody"), ("b", "stream")]
         ledger.settle(3)
-        ledger.settle(9)
-        assert done == ["a", "b", "c"]
+        ledger.settle(9, "host")
+        assert done[2:] == [("c", "host")]
     finally:
         interop.collective_done = original  # type: ignore[assignment]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from device.compiler.program import Engine
+from device.network import Transfer
 from device.profiler.configuration import ProfilerConfig
 from device.profiler.csv_trace import NODE_COLUMNS, RAW_COLUMNS
 from device.profiler.events import microseconds, nanoseconds
@@ -164,12 +165,19 @@ def test_a_full_queue_is_a_wait_of_the_launch_thread(tmp_path: Path) -> None:
 
 
 def test_a_collective_shows_its_transfer_on_the_ports(tmp_path: Path) -> None:
-    found = traced(
-        tmp_path, FakeCard(), lambda card: card.timeline.collective("all_reduce", 4096, (0, 1), 1.0, 1.5, 0.25)
-    )
+    """Each process group has a line of its own; before the transfer, the wait for its last rank."""
+    transfers = [
+        Transfer("all_reduce", 4096, "0", (0, 1), 1.0, 1.25, 1.25, 1.5, last=1),
+        Transfer("broadcast", 64, "1", (0, 2), 1.0, 1.0, 1.0, 1.5),
+    ]
+    found = traced(tmp_path, FakeCard(), lambda card: [card.timeline.collective(one) for one in transfers])
     (event,) = named(found, "all_reduce")
     assert (event["pid"], event["tid"], event["ts"], event["dur"]) == (4, 12000, 1.25e6, 0.25e6)
     assert event["args"]["bytes"] == 4096 and event["args"]["waited for other ranks (us)"] == 250000.0
+    (wait,) = named(found, "wait for rank 1")
+    assert (wait["tid"], wait["ts"], wait["dur"]) == (12000, 1.0e6, 0.25e6)
+    (other,) = named(found, "broadcast")
+    assert (other["tid"], other["ts"]) == (12001, 1.0e6)
 
 
 def test_memory_is_drawn_as_curves_and_told_to_tensorboard(tmp_path: Path) -> None:

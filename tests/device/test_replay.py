@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from device.compiler.compile import place
 from device.compiler.program import Program
 from device.journal import Journal
-from device.replay import CardReplay, End, LogError, Meeting, read_record
+from device.network import Transfer
+from device.replay import CardReplay, LogError, Meeting, read_record
 from device.run_log import END_MARK, END_STEP, MAX_SEQUENCE, SEGMENT_CALLS, RunLog
 from device.spec import CardSpec, load_card
 from device.timeline import COMPUTE, Timeline
@@ -61,13 +62,18 @@ def training(made: Program, steps: int = 5) -> Run:
     return run
 
 
+def transfer(operation: str, begin: float, nbytes: int = 4096) -> Transfer:
+    """One of a millisecond, for which everybody was ready at `begin`."""
+    return Transfer(operation, nbytes, "0", (0, 1), begin, begin, begin, begin + 1e-3)
+
+
 def replayed(run: Run, spec: CardSpec) -> CardReplay:
     """The run on one card of that kind; collectives take a millisecond."""
     replay = CardReplay(read_record(run.document()), spec)
     meetings = replay.run()
     meeting = next(meetings, None)
     while meeting is not None:
-        end = None if meeting.nbytes is None else End(meeting.moment + 1e-3, 0.0)
+        end = transfer(meeting.operation, meeting.moment) if meeting.is_end else None
         try:
             meeting = meetings.send(end)
         except StopIteration:
@@ -216,33 +222,33 @@ class TestReplay:
         run = Run()
         run.compile("graph_0", GEMM_HEAVY)
         run.timeline.launch("graph_0")
-        run.log.add(("arrive", "all_reduce", (0, 1)))
-        begin = run.timeline.now
+        begin = run.timeline.arrive("all_reduce", 4096, "0", (0, 1))
         run.timeline.record(1000)
-        run.timeline.collective("all_reduce", 4096, (0, 1), begin, begin + 1e-3, 0.0)
+        run.timeline.collective(transfer("all_reduce", begin))
         replay = CardReplay(read_record(run.document()), GAUDI2)
         meetings = replay.run()
-        assert next(meetings) == Meeting("all_reduce", (0, 1), begin)
-        assert meetings.send(None) == Meeting("all_reduce", (0, 1), begin, 4096)
+        assert next(meetings) == Meeting("all_reduce", 4096, "0", (0, 1), begin)
+        assert meetings.send(None) == Meeting("all_reduce", 4096, "0", (0, 1), begin, is_end=True)
         with pytest.raises(StopIteration):
-            meetings.send(End(begin + 1e-3, 0.0))
+            meetings.send(transfer("all_reduce", begin))
         assert replay.timeline.now == run.timeline.now
-        assert replay.journal.collective_seconds == pytest.approx(1e-3)
+        assert replay.journal.communication.total.seconds == pytest.approx(1e-3)
 
     def test_without_an_arrival_it_begins_where_it_ends(self) -> None:
         run = Run()
         run.timeline.record(10)
-        run.timeline.collective("barrier", 0, (0, 1), run.timeline.now, run.timeline.now, 0.0)
+        moment = run.timeline.now
+        run.timeline.collective(Transfer("barrier", 0, "0", (0, 1), moment, moment, moment, moment))
         replay = replayed(run, GAUDI2)
-        assert replay.journal.collectives == 1
-        assert replay.timeline.now == pytest.approx(run.timeline.now + 1e-3)
+        assert replay.journal.communication.total.count == 1
+        assert replay.timeline.now == pytest.approx(moment + GAUDI2.host.collective_s + 1e-3)
 
 
 class TestDamagedLogs:
     @pytest.mark.parametrize(
         ("damage", "message"),
         [
-            (lambda d: d.update(format=9), "format: expected 1, got 9"),
+            (lambda d: d.update(format=9), "format: expected 2, got 9"),
             (lambda d: d.pop("segments"), "segments: missing"),
             (lambda d: d.pop("recipes"), "recipes: missing"),
             (lambda d: d["card"].pop("mme"), "key 'mme' is missing"),

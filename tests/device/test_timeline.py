@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from device.network import Transfer
 from device.spec import load_card
-from device.timeline import COMPUTE, COPY_IN, Timeline
+from device.timeline import COMPUTE, COPY_IN, HOST, NOBODY, Timeline
 
 GAUDI2 = load_card("gaudi2")
 SPEC = replace(
@@ -19,6 +20,7 @@ SPEC = replace(
         eager_launch_s=3.0,
         graph_replay_s=0.5,
         poll_s=0.25,
+        collective_s=0.5,
         queue_depth=2,
         staging_bytes_per_s=100.0,
     ),
@@ -199,12 +201,75 @@ class TestStreams:
 
 
 class TestCollectives:
-    def test_host_and_card_stand_at_its_end(self) -> None:
-        line = timeline(a=1.0)
+    """A rank is ready when its stream has come so far; what waits for the end goes on after it, the rest at once."""
+
+    def transfer(self, begin: float, end: float, met: float | None = None, hbm: float = 0.0) -> Transfer:
+        met = begin if met is None else met
+        return Transfer("all_reduce", 1024, "0", (0, 1), begin, met, met, end, hbm_bytes_per_s=hbm)
+
+    def arrived(self, line: Timeline) -> float:
+        return line.arrive("all_reduce", 1024, "0", (0, 1))
+
+    def test_a_card_is_ready_when_its_stream_is(self) -> None:
+        line = timeline(a=9.0, b=5.0)
         line.hand_over()
         line.launch("a")
-        line.collective("all_reduce", 1024, (0, 1), 3.0, 8.0, 2.0)
-        assert line.main == line.launcher == line.streams[0] == line.now == 8.0
+        line.launch("b", stream=1)
+        launched = line.launcher
+        assert self.arrived(line) == line.streams[0] < line.streams[1]
+        assert (
+            line.main == launched + SPEC.host.collective_s
+        )  # the host has waited for its launch thread, not for the card
+
+    def test_the_stream_waits_and_the_host_goes_on(self) -> None:
+        line = timeline(a=1.0)
+        begin = self.arrived(line)
+        host = line.main
+        assert line.collective(self.transfer(begin, begin + 8.0)) == 8.0
+        assert (line.main, line.streams[0], line.now) == (host, begin + 8.0, begin + 8.0)
+        line.hand_over()
+        line.launch("a")
+        assert line.streams[0] == begin + 9.0
+
+    def test_a_barrier_holds_up_the_host(self) -> None:
+        line = timeline()
+        begin = self.arrived(line)
+        line.collective(self.transfer(begin, begin + 8.0), waits=HOST)
+        assert line.main == begin + 8.0
+
+    def test_one_that_nobody_waits_for_holds_up_only_who_waits_for_everything(self) -> None:
+        line = timeline(a=1.0)
+        begin = self.arrived(line)
+        assert line.collective(self.transfer(begin, begin + 8.0), waits=NOBODY) == 0.0
+        line.hand_over()
+        line.launch("a")
+        assert line.streams[0] < begin + 8.0
+        line.wait()
+        assert line.main == begin + 8.0
+
+    def test_computing_hides_it(self) -> None:
+        line = timeline(a=6.0)
+        begin = self.arrived(line)
+        line.hand_over()
+        line.launch("a")
+        computed = line.streams[0]
+        assert line.collective(self.transfer(begin, begin + 8.0)) == begin + 8.0 - computed
+        assert line.engines["NIC"] == 8.0
+
+    def test_both_share_the_memory(self) -> None:
+        """A recipe that wants all of the HBM gets what the ports leave, here three quarters: it takes longer by a
+        quarter of the time in which both run. One that wants little is not held up.
+        """
+        for wanted, longer in ((1.0, 0.25 * 4.0), (0.5, 0.0)):
+            line = timeline()
+            line.learn("a", 10.0, hbm_bytes=wanted * 10.0 * line.spec.hbm.bandwidth_bytes_per_s)
+            begin = self.arrived(line)
+            line.hand_over()
+            line.launch("a")
+            start, end = line.streams[0] - 10.0, line.streams[0]
+            line.collective(self.transfer(begin, start + 4.0, hbm=0.25 * line.spec.hbm.bandwidth_bytes_per_s))
+            assert line.streams[0] == pytest.approx(end + longer)
+            assert line.free[COMPUTE] == pytest.approx(end + longer)
 
 
 class Notes:

@@ -107,3 +107,15 @@ def test_shares_are_the_parts_of_the_total() -> None:
 )
 def test_figures(shown: str, text: str) -> None:
     assert shown == text
+
+
+def test_collectives_and_who_was_waited_for() -> None:
+    figures = {"count": 3, "bytes": 3 * 2**20, "seconds": 0.010, "waited": 0.5, "exposed": 0.506, "hidden": 0.004}
+    rows = [{"operation": "all_reduce", "ranks": 3, **figures, "bytes_per_s": 3e8}]
+    waiting = {**figures, "waited_for": [{"rank": 2, "seconds": 0.5}], "operations": rows}
+    last = {**waiting, "waited": 0.0, "waited_for": []}
+    cards = [record(rank, collectives=last if rank == 2 else waiting) for rank in range(3)]
+    text = printed(report(cards))
+    assert "On the network (rank 0): 3 all_reduce of 1.00 MB 10.0 ms; 40 % hidden by computing." in text
+    assert "Ranks that others waited for in collectives: rank 2 for 1.00 s (by 2 ranks)." in text
+    assert totals(cards)["waited_for"] == [{"rank": 2, "seconds": 1.0, "by": [0, 1]}]

@@ -1,0 +1,110 @@
+"""When transfers end in modelled time: lines, in which one comes after another, and the ports that lines share.
+
+A line is a process group's collectives, or the messages from one rank to another. Its next transfer starts when all its
+ranks are ready and the one before is over, and takes what the fabric's model says. Lines of one card whose transfers
+use the same ports at the same time share them: a transfer takes longer by what the card has issued before it on other
+lines and is expected to send meanwhile, but not by more than its own time, as fair shares give to both the same rate.
+What was issued first keeps its time, since its end is told to its ranks before the later one exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from device.network import Transfer
+
+from .arrival import Arrival
+from .roce.network import Group
+from .roce.place import Place
+
+Use = tuple[str, Any]
+"""A direction, "out" or "in", and a link."""
+
+
+@dataclass(frozen=True)
+class _Issued:
+    """A transfer that is not accounted yet, as this card expects it."""
+
+    uses: frozenset[Use]
+    begin: float
+    end: float
+
+
+class Line:
+    """Transfers between `ranks`, one after another; `own` is this card's place, `directions` those that it uses."""
+
+    def __init__(
+        self, model: Group, label: str, ranks: Sequence[int], own: Place, directions: Sequence[str] = ("out", "in")
+    ) -> None:
+        self.label = label
+        self.ranks = tuple(ranks)
+        self.free_at = 0.0
+        self.expected = 0.0  # the end of what was issued
+        self._model = model
+        self._own = own
+        self._directions = tuple(directions)
+        self._uses: dict[str, frozenset[Use]] = {}
+
+    def seconds(self, pattern: str, nbytes: int) -> float:
+        return self._model.seconds(pattern, nbytes)
+
+    def uses(self, pattern: str) -> frozenset[Use]:
+        """This card's links that such a transfer occupies."""
+        uses = self._uses.get(pattern)
+        if uses is None:
+            own = [link for link in self._model.links(pattern) if link[0] == self._own]
+            uses = self._uses[pattern] = frozenset((way, link) for link in own for way in self._directions)
+        return uses
+
+    def finish(
+        self, operation: str, pattern: str, nbytes: int, arrivals: Sequence[Arrival], own: int
+    ) -> Transfer | None:
+        """The next transfer, of which `arrivals` are the ranks' own, in their order; `own` is this rank's place there.
+        None where no card takes part.
+        """
+        met = max(arrival.moment for arrival in arrivals)
+        if met < 0:
+            return None
+        begin = arrivals[own].moment
+        start = max(met, self.free_at)
+        backlog = max(arrival.backlog for arrival in arrivals)
+        self.free_at = start + self._model.seconds(pattern, nbytes) + backlog
+        last = next(rank for rank, arrival in zip(self.ranks, arrivals, strict=True) if arrival.moment == met)
+        return Transfer(
+            operation=operation,
+            nbytes=nbytes,
+            group=self.label,
+            ranks=self.ranks,
+            begin=begin,
+            met=met,
+            start=start,
+            end=self.free_at,
+            last=last if met > begin else None,
+            hbm_bytes_per_s=self._model.hbm_bytes_per_s(pattern, nbytes),
+        )
+
+
+class SharedPorts:
+    """What one card has issued and not accounted yet, on all its lines."""
+
+    def __init__(self) -> None:
+        self._issued: dict[tuple[int, int], _Issued] = {}
+
+    def issue(self, line: Line, number: int, pattern: str, nbytes: int, moment: float) -> Arrival:
+        """The line's transfer of that number, for which this card is ready at `moment`."""
+        uses, seconds = line.uses(pattern), line.seconds(pattern, nbytes)
+        begin = max(moment, line.expected)
+        backlog = 0.0
+        for (owner, _), other in self._issued.items():
+            if owner != id(line) and not uses.isdisjoint(other.uses):
+                together = other.end - max(begin, other.begin)
+                backlog += min(max(0.0, together), seconds)
+        line.expected = begin + seconds + backlog
+        self._issued[id(line), number] = _Issued(uses, begin, line.expected)
+        return Arrival(moment, backlog)
+
+    def settle(self, line: Line, number: int) -> None:
+        """That transfer is accounted, or has failed."""
+        self._issued.pop((id(line), number), None)

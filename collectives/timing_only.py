@@ -1,0 +1,35 @@
+"""Collectives without their data, for whoever wants modelled times alone."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from device.backend import runtime
+
+
+class _Depth(threading.local):
+    value = 0
+
+
+_depth = _Depth()
+
+
+@contextlib.contextmanager
+def timing_only() -> Iterator[None]:
+    """Within, the collectives that this thread issues move no data: results are whatever the tensors held before.
+
+    Ranks still meet, disagreements are noticed, and modelled times are the same. All ranks of a group must do so for
+    the same collectives: one that does not would wait for data.
+    """
+    _depth.value += 1
+    try:
+        yield
+    finally:
+        _depth.value -= 1
+
+
+def moves_data() -> bool:
+    """Does a collective issued here and now move data? Not with HPUCLUSTER_NUMERICS=off either."""
+    return _depth.value == 0 and runtime.settings().numerics
