@@ -9,7 +9,7 @@ from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost,
 from .gradients import all_reduce_gradients
 from .process_group import HcclProcessGroup
 from .registration import register
-from .timing_only import timing_only
+from .data_movement import timing_only
 from .transport.shared_memory import remove_leftovers
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 
 from .reduction import Reduction
 from .roce import fabric
-from .timing_only import moves_data
+from .data_movement import moves_data
 
 
 class Exchange(Protocol):

@@ -25,7 +25,7 @@ from .communicator import Communicator
 from .errors import CollectiveError
 from .operation import Operation
 from .point_to_point import Message, PointToPoint
-from .timing_only import moves_data
+from .data_movement import moves_data
 from .work import CoalescedWork, HcclWork
 
 Tensors = Sequence[torch.Tensor]
@@ -197,8 +197,7 @@ class HcclProcessGroup(_ProcessGroup):
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
         whole = data.view("uint8")
         part = whole if moves_data() else whole[:0]
-        finish = staging.finish if moves_data() else []
-        return Message(tensor, part, len(whole), tag, finish, staging.is_on_card, staging.extents)
+        return Message(tensor, part, len(whole), tag, staging.finish, staging.is_on_card, staging.extents)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
         raise CollectiveError("HCCL cannot receive from any source: name one, dist.recv(tensor, src=rank)")

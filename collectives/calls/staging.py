@@ -10,6 +10,7 @@ import torch
 from device import interop
 from device.fences import Extent
 
+from ..data_movement import moves_data
 from ..reduction import flat_array
 
 
@@ -36,7 +37,8 @@ class Staging:
         if host.is_contiguous():
             return flat_array(host)
         staged = host.contiguous() if keep else torch.empty(host.shape, dtype=host.dtype)
-        self.finish.append(lambda: host.copy_(staged))
+        if moves_data():
+            self.finish.append(lambda: host.copy_(staged))
         return flat_array(staged)
 
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
