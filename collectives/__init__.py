@@ -1,25 +1,17 @@
-"""The `hccl` process group of emulated cards: collectives through shared memory, and their modelled time."""
+"""The `hccl` process group of emulated cards: collectives through shared memory, and their modelled time.
+
+The names come from `api` when they are first asked for, so that the fabric's model (`roce`) does without PyTorch.
+"""
 
 from __future__ import annotations
 
-import torch  # noqa: F401  first: loading torch may load the hpu device, which asks this package for `registration`
+import importlib
+from typing import Any
 
-from .communicator import close_all
-from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
-from .process_group import HcclProcessGroup
-from .registration import register
-from .timing_only import timing_only
-from .transport.shared_memory import remove_leftovers
 
-__all__ = [
-    "CollectiveError",
-    "CollectiveTimeout",
-    "HcclProcessGroup",
-    "MismatchError",
-    "PeerLost",
-    "SharedMemoryError",
-    "close_all",
-    "register",
-    "remove_leftovers",
-    "timing_only",
-]
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    # Where the device is loaded, so is `api`; then nothing is imported here, where our name may mean a user's module.
+    api = globals().get("api") or importlib.import_module(f"{__name__}.api")
+    return getattr(api, name)

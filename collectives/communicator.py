@@ -83,7 +83,7 @@ class Communicator:
         self.ledger = Ledger(self.line)
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
-        self._issue = threading.Lock()
+        self._issue = threading.RLock()  # again: what the worker runs may issue the next operation
         self._broken: str | None = None
         self._closers: list[Callable[[float], None]] = []
         control_plane().at_end(_close_all)
@@ -92,7 +92,7 @@ class Communicator:
     def channel_line(self, kind: str, peer: int) -> Line:
         """The line of messages to (`send`) or from (`recv`) a rank of the group."""
         own, other = self.ranks[self.rank], self.ranks[peer]
-        return self._job.line(self.label, sorted((own, other)), own, ("out",) if kind == "send" else ("in",))
+        return self._job.line(self.label, sorted({own, other}), own, ("out",) if kind == "send" else ("in",))
 
     @property
     def size(self) -> int:
@@ -118,6 +118,7 @@ class Communicator:
             self._arrive(operation, sequence)
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
             work.waits = operation.waits
+            work.has_inline_callbacks = True
             if wait and self.worker.is_idle():
                 # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
                 self._execute(operation, sequence, work)
@@ -143,7 +144,7 @@ class Communicator:
                 "create a group in the child"
             )
         if self._broken is not None:
-            raise CollectiveError(f"{what}: process group {self.label} cannot be used any more: {self._broken}")
+            raise CollectiveError(f"{what()}: process group {self.label} cannot be used any more: {self._broken}")
 
     def break_up(self, error: BaseException) -> None:
         """The group is of no use after this error; the other ranks are told."""

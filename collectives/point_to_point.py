@@ -32,10 +32,14 @@ _SEND_DRAIN_S = 5.0
 
 @dataclass
 class Message:
-    """One send or recv as issued: the tensor's bytes and how to finish; see `Operation` for the rest."""
+    """One send or recv as issued: the tensor's bytes and how to finish; see `Operation` for the rest.
+
+    `data` is what travels, of `nbytes` bytes that cost modelled time: all of them, or none (`timing_only`).
+    """
 
     tensor: torch.Tensor
     data: np.ndarray
+    nbytes: int
     tag: int
     finish: list[Callable[[], object]]
     is_on_card: bool
@@ -132,7 +136,7 @@ class PointToPoint:
             return f"{kind} (#{sequence}) {direction} rank {rank} of {dtype}{shape} in process group {label}"
 
         if message.is_on_card:
-            nbytes = len(message.data)
+            nbytes = message.nbytes
             moment = interop.collective_arrival(kind, nbytes, label, queue.line.ranks, message.extents)
             message.arrival = ports.issue(queue.line, sequence, fabric.SEND_RECV, nbytes, moment)
         work = HcclWork(describe, [message.tensor], queue.ledger, sequence)
@@ -177,9 +181,10 @@ class PointToPoint:
         work.complete(error)
 
     def _account(self, kind: str, peer: int, message: Message, queue: _Queue, sequence: int, other: Arrival) -> None:
-        is_first = self._communicator.rank < peer
+        is_first = self._communicator.rank <= peer
         arrivals = [message.arrival, other] if is_first else [other, message.arrival]
-        transfer = queue.line.finish(kind, fabric.SEND_RECV, len(message.data), arrivals, 0 if is_first else 1)
+        arrivals = arrivals[: len(queue.line.ranks)]  # to itself there is one
+        transfer = queue.line.finish(kind, fabric.SEND_RECV, message.nbytes, arrivals, 0 if is_first else 1)
         if transfer is not None and message.is_on_card:
             queue.ledger.enter(sequence, transfer)
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from device.backend.untraced import untraced
 from device.card import current_card
 from device.fences import Extent
 
@@ -24,6 +25,7 @@ from .communicator import Communicator
 from .errors import CollectiveError
 from .operation import Operation
 from .point_to_point import Message, PointToPoint
+from .timing_only import moves_data
 from .work import CoalescedWork, HcclWork
 
 Tensors = Sequence[torch.Tensor]
@@ -31,6 +33,7 @@ Tensors = Sequence[torch.Tensor]
 _ProcessGroup: Any = dist.ProcessGroup
 
 
+@untraced
 class HcclProcessGroup(_ProcessGroup):
     """A group of ranks of one machine.
 
@@ -192,7 +195,10 @@ class HcclProcessGroup(_ProcessGroup):
         check_tensor(tensor, name)
         check_peer(peer, self.size(), name)
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
-        return Message(tensor, data.view("uint8"), tag, staging.finish, staging.is_on_card, staging.extents)
+        whole = data.view("uint8")
+        part = whole if moves_data() else whole[:0]
+        finish = staging.finish if moves_data() else []
+        return Message(tensor, part, len(whole), tag, finish, staging.is_on_card, staging.extents)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
         raise CollectiveError("HCCL cannot receive from any source: name one, dist.recv(tensor, src=rank)")

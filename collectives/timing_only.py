@@ -18,7 +18,8 @@ _depth = _Depth()
 
 @contextlib.contextmanager
 def timing_only() -> Iterator[None]:
-    """Within, the collectives that this thread issues move no data: results are whatever the tensors held before.
+    """Within, the collectives and messages that this thread issues move no data: results are whatever the tensors held
+    before.
 
     Ranks still meet, disagreements are noticed, and modelled times are the same. All ranks of a group must do so for
     the same collectives: one that does not would wait for data.

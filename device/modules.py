@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from .errors import ConfigurationError
 
 BOX_CARDS = 8  # HLS-1, HLS-2 and HLS-3 carry eight cards each
+BOX_VARIABLE = "HPUCLUSTER_BOX"
+"""Which of several boxes emulated on this machine holds the card, counted from 0."""
 
 
 def _parse_list(variable: str, text: str) -> list[int]:
@@ -69,6 +71,12 @@ def own_module(environ: Mapping[str, str] | None = None) -> int:
     if not modules:
         raise ConfigurationError("no card is visible (HABANA_VISIBLE_DEVICES=none); name one, or use 'all'")
     return modules[index % len(modules)]
+
+
+def slot(module: int, environ: Mapping[str, str] | None = None) -> int:
+    """The number of a card among all that this machine emulates, of however many boxes."""
+    text = (os.environ if environ is None else environ).get(BOX_VARIABLE, "")
+    return module + BOX_CARDS * (int(text) if text.isdecimal() else 0)
 
 
 def own_rank(environ: Mapping[str, str] | None = None) -> int:

@@ -146,7 +146,7 @@ def _first_record(spec: CardSpec, module: int) -> CardRecord:
         process=ProcessId.of_this_process(),
         user="",  # readers put the file's owner here
         command=command_name(sys.orig_argv),
-        module=module,
+        module=modules.slot(module),
         rank=modules.own_rank(),
         world_size=_world_size(),
         job=os.environ.get("HPUCLUSTER_JOB_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or "",

@@ -37,9 +37,9 @@ class CardHost:
 
         Raises nothing: what goes wrong is told to the driver, and the process ends with status 1.
         """
-        module = int(ray.get_runtime_context().get_accelerator_ids()["HPU"][0])
+        accelerator = int(ray.get_runtime_context().get_accelerator_ids()["HPU"][0])
         self._channel = connect(control_path)
-        self._channel.send({"event": "hello", "pid": os.getpid(), "module": module})
+        self._channel.send({"event": "hello", "pid": os.getpid(), "accelerator": accelerator})
         self._place, descriptors = self._channel.receive(max_descriptors=3)
         self._become_rank(descriptors)
         try:

@@ -29,7 +29,7 @@ def run_job(job: Job, board: SnapshotBoard, on_phase: Callable[[Phase], None]) -
     """
     clock = _PhaseClock(on_phase)
     folder = leftovers.create_folder()
-    ray = EmbeddedRay(folder, job.modules, common_environment(job))
+    ray = EmbeddedRay(folder, job, common_environment(job))
     try:
         with SignalWatch() as signals:
             clock.begin(Phase.RAY)

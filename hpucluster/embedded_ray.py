@@ -29,6 +29,7 @@ from ray._private.accelerators import hpu as ray_hpu
 from habana_frameworks import _shield
 
 from . import bootstrap
+from .job import Job
 from .placement import LOOPBACK
 
 # By value: a worker might find the user's module of this name instead of ours.
@@ -56,24 +57,26 @@ _SETTINGS = {
 
 
 class EmbeddedRay:
-    """Ray on this machine with one `HPU` resource for each module of a job.
+    """Ray on this machine with one `HPU` resource for each card of a job.
 
     `folder`: where Ray keeps its files; a short path, because its Unix sockets lie there.
     `environ`: the environment of its workers, as the ranks will have it.
     """
 
-    def __init__(self, folder: Path, modules: list[int], environ: dict[str, str]) -> None:
+    def __init__(self, folder: Path, job: Job, environ: dict[str, str]) -> None:
         self._folder = folder
-        self._modules = modules
+        self._cards = job.world_size
+        # Ray takes these for its own numbers of cards, which are a box's modules or 0, 1, ...
+        visible = ",".join(map(str, job.modules))
+        self._visible = {} if job.has_several_boxes else {"HABANA_VISIBLE_MODULES": visible}
         self._environ = environ
 
     def start(self) -> None:
         """Start Ray. Raises what Ray raises. Must run in the main thread: Ray's processes end with their
         parent.
         """
-        modules = ",".join(map(str, self._modules))
         outside = {k: v for k, v in self._environ.items() if not k.startswith("RAY_")}
-        environ = {**outside, **_SETTINGS, "HABANA_VISIBLE_MODULES": modules}
+        environ = {**outside, **_SETTINGS, **self._visible}
         environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # else Ray keeps one in the user's home
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         environ["PYTHONPATH"] = os.pathsep.join(_module_folders(self._environ.get("PYTHONPATH", "")))
@@ -82,9 +85,9 @@ class EmbeddedRay:
         with _environment(environ), _working_directory(self._folder), _signals_kept(), _lean_ray():
             ray.init(
                 address="local",
-                num_cpus=len(self._modules),  # so many workers start at once
+                num_cpus=self._cards,  # so many workers start at once
                 num_gpus=0,
-                resources={"HPU": len(self._modules)},
+                resources={"HPU": self._cards},
                 object_store_memory=OBJECT_STORE_BYTES,
                 include_dashboard=False,
                 log_to_driver=False,
@@ -95,9 +98,9 @@ class EmbeddedRay:
             )
 
     def create_cards(self, control_path: str) -> list[Any]:
-        """Create one actor for each module, which connects to the control socket. Returns their handles."""
+        """Create one actor for each card, which connects to the control socket. Returns their handles."""
         create = ray.remote(bootstrap.CardActor).options(resources={"HPU": 1}, num_cpus=0, max_restarts=0)
-        return [create.remote(control_path) for _ in self._modules]
+        return [create.remote(control_path) for _ in range(self._cards)]
 
     def failed_cards(self, ready: list[Any]) -> str | None:
         """Why a card could not be created; None where Ray has given up none. `ready`: the cards' `ready()`

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from device.modules import BOX_CARDS
+
 
 @dataclass(frozen=True)
 class Job:
@@ -18,7 +20,7 @@ class Job:
     arguments: list[str]
     """What follows the script on the command line: `sys.argv[1:]`."""
     modules: list[int]
-    """Module id (OAM slot) of each rank's card; index = rank."""
+    """Where each rank's card is; index = rank: its module id (OAM slot), and 8 more for each box before its own."""
     card: str
     """Kind of card: `gaudi`, `gaudi2` or `gaudi3`."""
     cwd: str
@@ -46,6 +48,28 @@ class Job:
         """Number of ranks."""
         return len(self.modules)
 
+    @property
+    def accelerator_ids(self) -> list[int]:
+        """Ray's number for each rank's card: its module id; over several boxes 0, 1, ..."""
+        return list(range(self.world_size)) if self.has_several_boxes else list(self.modules)
+
+    @property
+    def has_several_boxes(self) -> bool:
+        return max(self.modules) >= BOX_CARDS
+
+    def box(self, rank: int) -> int:
+        """The box that holds the rank's card, counted from 0."""
+        return self.modules[rank] // BOX_CARDS
+
+    def module(self, rank: int) -> int:
+        """The module id of the rank's card in its box."""
+        return self.modules[rank] % BOX_CARDS
+
+    def neighbours(self, rank: int) -> list[int]:
+        """The ranks whose cards are in the same box, in order: what one machine of a real cluster runs."""
+        return [other for other in range(self.world_size) if self.box(other) == self.box(rank)]
+
     def card_name(self, rank: int) -> str:
         """`gaudi2, module 3`: how messages name the card of a rank."""
-        return f"{self.card}, module {self.modules[rank]}"
+        box = f"box {self.box(rank)}, " if self.has_several_boxes else ""
+        return f"{self.card}, {box}module {self.module(rank)}"

@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Mapping
 
+from device.modules import BOX_VARIABLE
+
 from .job import Job
 
 LOOPBACK = "127.0.0.1"
@@ -34,16 +36,14 @@ def free_port() -> int:
 
 def common_environment(job: Job) -> dict[str, str]:
     """The environment that all ranks share: the caller's, without a rank set by an outer launcher."""
-    own = {"RANK", "LOCAL_RANK", "HLS_MODULE_ID"}
+    own = {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "HLS_MODULE_ID", "HABANA_VISIBLE_MODULES"}
     environ = {name: value for name, value in job.environ.items() if name not in own}
     if job.threads is not None:
         environ["OMP_NUM_THREADS"] = str(job.threads)
     environ.update(
         WORLD_SIZE=str(job.world_size),
-        LOCAL_WORLD_SIZE=str(job.world_size),
         MASTER_ADDR=job.master_address,
         MASTER_PORT=str(job.master_port),
-        HABANA_VISIBLE_MODULES=",".join(map(str, job.modules)),
         HPUCLUSTER_CARD=job.card,
         HPUCLUSTER_NUMERICS=job.numerics,
         HPUCLUSTER_HOST_TIME=job.host_time,
@@ -53,6 +53,16 @@ def common_environment(job: Job) -> dict[str, str]:
 
 
 def rank_environment(job: Job, rank: int) -> dict[str, str]:
-    """The whole environment of one rank. LOCAL_RANK equals RANK: all ranks of a job share one machine."""
-    place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "HLS_MODULE_ID": str(job.modules[rank])}
+    """The whole environment of one rank. What is "local" there are the ranks of its box, as each box of a real cluster
+    is a machine of its own.
+    """
+    local = job.neighbours(rank)
+    place = {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local.index(rank)),
+        "LOCAL_WORLD_SIZE": str(len(local)),
+        "HLS_MODULE_ID": str(job.module(rank)),
+        "HABANA_VISIBLE_MODULES": ",".join(str(job.module(other)) for other in local),
+        BOX_VARIABLE: str(job.box(rank)),
+    }
     return {**common_environment(job), **place}

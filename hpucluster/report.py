@@ -61,13 +61,14 @@ def unused_card(card: str, module: int) -> Snapshot:
 def build_report(job: Job, board: SnapshotBoard, outcome: Outcome) -> Report:
     """The report of a run that has ended, from the cards' last snapshots."""
     cards = []
-    for rank, module in enumerate(job.modules):
+    for rank, module in enumerate(map(job.module, range(job.world_size))):
         snapshot = board.get(rank)
         record = {**unused_card(job.card, module), **(snapshot or {})}
         step = record["time"]["step"]
         cards.append(
             {
                 "rank": rank,
+                "box": job.box(rank),
                 "used": snapshot is not None,
                 **record,
                 "steps_per_second": 1.0 / step if step > 0 else 0.0,

@@ -128,7 +128,7 @@ class Supervisor:
         except (EOFError, OSError):
             channel.close()  # it died at once; Ray will tell
             return
-        rank = self.ranks[self._job.modules.index(hello["module"])]
+        rank = self.ranks[self._job.accelerator_ids.index(hello["accelerator"])]
         rank.channel, rank.pid, rank.pidfd = channel, hello["pid"], open_process(hello["pid"])
         self._selector.register(channel, selectors.EVENT_READ, lambda: self._read(rank, channel))
         if rank.pidfd >= 0:

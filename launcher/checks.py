@@ -13,18 +13,24 @@ import click
 from collectives.roce.network import Network
 from device.environment import read_settings
 from device.errors import ConfigurationError
-from device.modules import visible_modules
+from device.modules import BOX_CARDS, visible_modules
 from device.profiler.configuration import configuration_from_environment
 from device.spec import CardSpec, load_card
 
+from .figures import size
 from .messages import UserError
+
+RANK_BYTES = 250 * 2**20
+"""What a rank takes before its script has any data: Python with PyTorch."""
 
 SYNTAX_STATUS = 1
 """Exit status of a script that does not compile, as python's."""
 
 
-def choose_modules(cards: int | None, environ: Mapping[str, str]) -> list[int]:
-    """The modules that the ranks get: the first `cards` of the visible ones, all where None."""
+def choose_modules(cards: int | None, environ: Mapping[str, str], cards_per_box: int = BOX_CARDS) -> list[int]:
+    """The modules that the ranks get (`Job.modules`): the first `cards` of the visible ones, all where None. More than
+    a box has, or than `cards_per_box`, spread over several boxes, unless the environment names the visible cards.
+    """
     try:
         visible = visible_modules(environ)
     except ConfigurationError as error:
@@ -37,16 +43,35 @@ def choose_modules(cards: int | None, environ: Mapping[str, str]) -> list[int]:
     if cards is None:
         return visible
     if cards < 1:
-        raise UserError(f"--cards {cards}: give a number from 1 to {len(visible)}")
+        raise UserError(f"--cards {cards}: give a number of cards, 1 or more")
+    if not said and cards > cards_per_box:
+        check_memory(cards)
+        return [BOX_CARDS * (rank // cards_per_box) + rank % cards_per_box for rank in range(cards)]
     if cards > len(visible):
         remedy = f"use --cards {len(visible)} or less"
-        if said:
-            remedy += ", or name more cards in it"
+        remedy += ", or name more cards in it"
         raise UserError(
             f"--cards {cards}: only {len(visible)} card{'s are' if len(visible) > 1 else ' is'} visible"
-            f" ({said or 'a box has no more'}); {remedy}"
+            f" ({said}); {remedy}"
         )
     return visible[:cards]
+
+
+def check_memory(cards: int) -> None:
+    """Check that this machine has room for so many processes, before they bring it down."""
+    free = _available_bytes()
+    if cards * RANK_BYTES > free:
+        raise UserError(
+            f"--cards {cards}: as many processes take {size(cards * RANK_BYTES)} and more, and this machine has "
+            f"{size(free)} free; use --cards {max(1, free // RANK_BYTES)} or less"
+        )
+
+
+def _available_bytes() -> int:
+    """Memory that can be had without swapping."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return int(fields["MemAvailable"].split()[0]) * 1024
 
 
 def _said(environ: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
+from device.modules import BOX_CARDS
 from hpucluster.cluster import RayStartError, run_job
 from hpucluster.identity import identify
 from hpucluster.job import Job
@@ -62,8 +63,8 @@ def run(request: Request, environ: dict[str, str], sys_path: list[str]) -> int:
         check_report(request.report)
     check_environment()
     spec = choose_card(request.card)
-    modules = choose_modules(request.cards, environ)
-    network = choose_network(spec, len(modules))
+    network = choose_network(spec, request.cards or BOX_CARDS)
+    modules = choose_modules(request.cards, environ, network.cards_per_box)
     job = Job(
         target=request.target,
         arguments=request.arguments,

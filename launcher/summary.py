@@ -67,16 +67,18 @@ def _table(cards: list[dict[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     for heading, side in _COLUMNS:
         table.add_column(heading, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    boxes = {card.get("box", 0) for card in cards}
     for card in cards:
-        table.add_row(*_row(card))
+        where = f"{card['box']}.{card['module']}" if len(boxes) > 1 else str(card["module"])
+        table.add_row(*_row(card, where))
     return table
 
 
-def _row(card: dict[str, Any]) -> list[str]:
+def _row(card: dict[str, Any], where: str) -> list[str]:
     time = card["time"]
     return [
         str(card["rank"]),
-        str(card["module"]),
+        where,
         str(card["steps"]),
         str(card["graphs_compiled"]),
         str(card["recompilations"]),
@@ -116,7 +118,8 @@ def _collectives(cards: list[dict[str, Any]], totals: Mapping[str, Any]) -> list
         return []
     rows = sorted(figures["operations"], key=lambda row: (-row["seconds"], row["operation"]))[:TOP_OPERATIONS]
     told = ", ".join(
-        f"{row['count']} {row['operation']} of {size(row['bytes'] / row['count'])} {duration(row['seconds'])}"
+        f"{row['count']} {row['operation']}{_among(row['ranks'], len(cards))} of {size(row['bytes'] / row['count'])} "
+        f"{duration(row['seconds'])}"
         for row in rows
     )
     hidden = share(figures["hidden"], figures["seconds"])
@@ -129,6 +132,10 @@ def _collectives(cards: list[dict[str, Any]], totals: Mapping[str, Any]) -> list
         )
         lines.append(f"Ranks that others waited for in collectives: {longest}.")
     return lines
+
+
+def _among(ranks: int, everyone: int) -> str:
+    return "" if ranks == everyone else f" among {ranks} ranks"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -21,3 +21,8 @@ def hltv() -> None:
 def habana_perf_tool() -> None:
     """Console script `habana_perf_tool`."""
     _shield.load("launcher.perf_tool.command").main()
+
+
+def hccl_demo() -> None:
+    """Console script `hccl_demo`."""
+    _shield.load("launcher.hccl_demo.command").main()

@@ -120,7 +120,21 @@ def test_environment_of_a_rank() -> None:
         "HPUCLUSTER_HOST_TIME": "modelled",
         "OMP_NUM_THREADS": "1",
         "HPUCLUSTER_JOB_ID": "77-abc",
+        "HPUCLUSTER_BOX": "0",
     }
+
+
+def test_each_box_looks_like_a_machine_of_its_own() -> None:
+    job = make_job(modules=[*range(8), 8, 9], threads=1)
+    environ = rank_environment(job, 9)
+    assert {name: environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")} == {
+        "RANK": "9",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "10",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+    assert (environ["HLS_MODULE_ID"], environ["HABANA_VISIBLE_MODULES"], environ["HPUCLUSTER_BOX"]) == ("1", "0,1", "1")
+    assert job.card_name(9) == "gaudi2, box 1, module 1"
 
 
 def test_threads_share_the_cores_unless_the_user_chose() -> None:

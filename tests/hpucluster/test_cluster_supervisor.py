@@ -30,7 +30,7 @@ from hpucluster.control import connect
 os.setpgid(0, 0)
 rank = int(sys.argv[2])
 channel = connect(sys.argv[1])
-channel.send({"event": "hello", "pid": os.getpid(), "module": rank})
+channel.send({"event": "hello", "pid": os.getpid(), "accelerator": rank})
 place, descriptors = channel.receive(3)
 os.dup2(descriptors[1], 1)
 def tell(event, **more): channel.send({"event": event, **more})

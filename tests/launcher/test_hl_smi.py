@@ -321,8 +321,8 @@ def test_ports_of_all_cards(show: Show) -> None:
 def test_boards_and_boxes_agree(name: str) -> None:
     board, box = load_board(name), load_box(name)
     assert len(board.pci.addresses) == box.cards
-    assert len(board.ports.external) == box.ports.scale_out
-    assert board.ports.count == box.ports.per_pair * (box.cards - 1) + box.ports.scale_out
+    assert len(board.ports.external) == len(box.scale_out[0])
+    assert board.ports.count == box.ports_per_card
 
 
 def test_topology(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

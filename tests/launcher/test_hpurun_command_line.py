@@ -82,7 +82,7 @@ def test_more_cards_than_visible(script: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("cards", ["9", "0", "-3"])
 def test_impossible_number_of_cards(script: Path, monkeypatch: pytest.MonkeyPatch, cards: str) -> None:
     set_devices(monkeypatch, "all")
-    assert_one_line(invoke("--cards", cards, str(script)), f"--cards {cards}", "8")
+    assert_one_line(invoke("--cards", cards, str(script)), f"--cards {cards}", "or more" if cards != "9" else "8")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,7 @@ def test_impossible_number_of_cards(script: Path, monkeypatch: pytest.MonkeyPatc
         ("2,5", None, [2, 5]),
         ("5,2", None, [5, 2]),
         ("5,2", 1, [5]),
+        (None, 10, [*range(8), 8, 9]),
     ],
 )
 def test_choice_of_modules(devices: str | None, cards: int | None, modules: list[int]) -> None:
@@ -105,6 +106,12 @@ def test_visible_modules_win(script: Path) -> None:
     assert choose_modules(None, environ) == [4, 6]
     with pytest.raises(UserError, match="HABANA_VISIBLE_MODULES=4,6"):
         choose_modules(3, environ)
+
+
+def test_a_box_of_fewer_cards_and_what_this_machine_can_hold(script: Path) -> None:
+    assert choose_modules(6, {}, cards_per_box=4) == [0, 1, 2, 3, 8, 9]
+    with pytest.raises(UserError, match=r"--cards 900: as many processes take .* or less"):
+        choose_modules(900, {})
 
 
 def test_unknown_card(script: Path) -> None:

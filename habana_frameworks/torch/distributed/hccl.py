@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from collectives.registration import register
+from collectives.api import register  # with all of the package's names, while they are ours
 from device.modules import visible_modules
 
 _DEFAULTS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}
