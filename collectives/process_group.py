@@ -35,7 +35,7 @@ _ProcessGroup: Any = dist.ProcessGroup
 
 @untraced
 class HcclProcessGroup(_ProcessGroup):
-    """A group of ranks of one machine.
+    """A group of ranks, on one machine or several.
 
     `store` is the rendezvous store with this group's prefix; `ranks` are the members as the whole job counts
     them (empty: all); `timeout` bounds the rendezvous and every operation; `device_types` is what
