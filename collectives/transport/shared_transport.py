@@ -66,9 +66,7 @@ class SharedTransport:
             "signals", lambda: Segment.create(segment_name(group, "signals"), sum(layout)), guard
         )
         self._large: Segment | None = None
-        boards = self._segment.memory[layout[0] : layout[0] + layout[1]].reshape(
-            _BOARD_GENERATIONS, ranks, board_bytes
-        )
+        boards = self._segment.memory[layout[0] : layout[0] + layout[1]].reshape(_BOARD_GENERATIONS, ranks, board_bytes)
         self._boards = [[memoryview(slot) for slot in generation] for generation in boards]
         self._arrivals = ctypes.create_string_buffer(ranks * header.ARRIVAL_BYTES)
         self._missing_ranks = (ctypes.c_int32 * ranks)()
