@@ -245,22 +245,23 @@ class HcclProcessGroup(Identity):
         group_desc: str | None = None,
         device_types: Sequence[torch.device] | None = None,
     ) -> HcclProcessGroup | None:
-        """A group of some ranks of this one; None where this rank is not among them. All ranks of this group call it.
-        """
+        """A group of some ranks of this one; None where this rank is not among them. All ranks of this group call it."""
         self._splits += 1
         members = sorted(ranks)
         if self.rank() not in members:
             return None
-        name = group_name or f"{self._name}-split-{self._splits}"
+        # PyTorch's name for it may differ between the ranks: it counts the groups that each of them is in.
+        label = f"{self.communicator.label}-split{self._splits}-{'.'.join(map(str, members))}"
         group = HcclProcessGroup(
-            dist.PrefixStore(f"split/{name}/", self._store),
+            dist.PrefixStore(f"{label}/", self._store),
             members.index(self.rank()),
             len(members),
             timeout or timedelta(seconds=self.communicator.timeout_s),
             [self.communicator.ranks[rank] for rank in members],
-            name,
+            label,
             self._devices,
         )
+        group._set_group_name(group_name or label)
         group._set_group_desc(group_desc or f"{self._description}:split:{self._splits}")
         return group
 
