@@ -1,4 +1,4 @@
-"""Where the host cannot keep up with the card, `all_reduce_gradients` gives a shorter step than DDP, and the report says
+"""Where the host cannot keep up, `all_reduce_gradients` gives a shorter step than DDP, and the report says
 why: fewer operators recorded, fewer launches, one collective.
 """
 
