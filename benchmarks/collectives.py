@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -17,9 +16,20 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 ROOT = SCRIPTS.parent.parent
 sys.path.insert(0, str(SCRIPTS))
 
-from collective_orders import ADDRESS, RANK, RANKS
+from collective_orders import ADDRESS, RANK, RANKS  # noqa: E402 - lies in that folder
 
-OPS = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send_recv", "barrier")
+OPS = (
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "gather",
+    "scatter",
+    "send_recv",
+    "barrier",
+)
 KIB, MIB = 1024, 1024 * 1024
 SIZES = (4, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 64 * MIB)
 
@@ -36,7 +46,14 @@ class World:
         listener.settimeout(120)
         self.processes = []
         for number, command in enumerate(commands):
-            env = {**os.environ, **environ, ADDRESS: address, RANK: str(number), RANKS: str(ranks), "COLLECTIVES_STORE": f"{folder}/{name}.store"}
+            env = {
+                **os.environ,
+                **environ,
+                ADDRESS: address,
+                RANK: str(number),
+                RANKS: str(ranks),
+                "COLLECTIVES_STORE": f"{folder}/{name}.store",
+            }
             self.processes.append(subprocess.Popen(command, env=env))
         self.streams = []
         for _ in range(ranks):
@@ -66,13 +83,43 @@ def main():
     worlds = []
     for name in o.worlds.split(","):
         if name == "hccl":
-            worlds.append(World(name, [[sys.executable, str(SCRIPTS / "collective_torch.py"), "hccl", "hpu"]] * n, env, folder, n))
+            worlds.append(
+                World(name, [[sys.executable, str(SCRIPTS / "collective_torch.py"), "hccl", "hpu"]] * n, env, folder, n)
+            )
         if name == "hcclcpu":
-            worlds.append(World(name, [[sys.executable, str(SCRIPTS / "collective_torch.py"), "hccl", "cpu"]] * n, env, folder, n))
+            worlds.append(
+                World(name, [[sys.executable, str(SCRIPTS / "collective_torch.py"), "hccl", "cpu"]] * n, env, folder, n)
+            )
         if name == "gloo":
-            worlds.append(World(name, [[sys.executable, str(SCRIPTS / "collective_torch.py"), "gloo", "cpu"]] * n, {**env, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, folder, n))
+            worlds.append(
+                World(
+                    name,
+                    [[sys.executable, str(SCRIPTS / "collective_torch.py"), "gloo", "cpu"]] * n,
+                    {**env, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+                    folder,
+                    n,
+                )
+            )
         if name == "mpi":
-            worlds.append(World(name, [["mpirun", "--oversubscribe", "--allow-run-as-root", "-np", str(n), "/usr/bin/python3", str(SCRIPTS / "collective_mpi.py")]], {}, folder, n))
+            worlds.append(
+                World(
+                    name,
+                    [
+                        [
+                            "mpirun",
+                            "--oversubscribe",
+                            "--allow-run-as-root",
+                            "-np",
+                            str(n),
+                            "/usr/bin/python3",
+                            str(SCRIPTS / "collective_mpi.py"),
+                        ]
+                    ],
+                    {},
+                    folder,
+                    n,
+                )
+            )
     for op in o.ops.split(","):
         for size in map(int, o.sizes.split(",")) if op != "barrier" else [0]:
             reps = {}
@@ -84,7 +131,11 @@ def main():
             for _ in range(o.rounds):
                 for w in worlds:
                     rows[w.name].append(w.run(op, size, reps[w.name]))
-            print(f"{op:16s} {size:10d} " + "  ".join(f"{w.name} {statistics.median(rows[w.name])*1e3:9.3f} ms" for w in worlds), flush=True)
+            print(
+                f"{op:16s} {size:10d} "
+                + "  ".join(f"{w.name} {statistics.median(rows[w.name]) * 1e3:9.3f} ms" for w in worlds),
+                flush=True,
+            )
     for w in worlds:
         for s in w.streams:
             s.close()

@@ -32,7 +32,6 @@ ASSUMED = {
     "all2all": "limit of the scale-out ports; the row is the line rate, the model what payload gets",
 }
 NOT_MODELLED = {
-    "all_reduce": "not modelled: HLS-1H joins its four cards by other ports than HLS-1, and has no box file",
     "LLM serving": "not modelled: a relation of two whole serving systems",
     "MPT-7B train step": "not modelled here: a lower bound on a training step, not on an operation",
 }

@@ -19,6 +19,7 @@ from .guard import Guard
 from .job_network import job_network
 from .ledger import Ledger, ports
 from .operation import Operation
+from .spanning.spanning_transport import SpanningTransport
 from .timing import Line
 from .transport.control import control_plane
 from .transport.rendezvous import meet
@@ -67,22 +68,22 @@ class Communicator:
         self.membership = meet(store, label, rank, self.ranks, self.timeout_s)
         self._job = job_network(self.membership)
         self.line = self._job.line(label, self.ranks, self.ranks[rank])
-        self.transport: SharedTransport | LocalTransport
+        self.transport: SharedTransport | SpanningTransport | LocalTransport
         if len(self.ranks) == 1:
             self.transport = LocalTransport()
         else:
             what = f"process group {label}"
             try:
-                self.transport = SharedTransport(
-                    self.membership, label, Guard(self.membership, lambda: what, self.timeout_s)
-                )
+                guard = Guard(self.membership, lambda: what, self.timeout_s)
+                kind = SharedTransport if self.membership.is_on_one_machine else SpanningTransport
+                self.transport = kind(self.membership, label, guard)
             except BaseException as error:
                 self.membership.announce("failed", str(error))
                 raise
         self.ledger = Ledger(self.line)
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
-        self._issue = threading.Lock()
+        self._issue = threading.RLock()  # again: what the worker runs may issue the next operation
         self._broken: str | None = None
         self._closers: list[Callable[[float], None]] = []
         control_plane().at_end(_close_all)
@@ -91,7 +92,7 @@ class Communicator:
     def channel_line(self, kind: str, peer: int) -> Line:
         """The line of messages to (`send`) or from (`recv`) a rank of the group."""
         own, other = self.ranks[self.rank], self.ranks[peer]
-        return self._job.line(self.label, sorted((own, other)), own, ("out",) if kind == "send" else ("in",))
+        return self._job.line(self.label, sorted({own, other}), own, ("out",) if kind == "send" else ("in",))
 
     @property
     def size(self) -> int:
@@ -117,6 +118,7 @@ class Communicator:
             self._arrive(operation, sequence)
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
             work.waits = operation.waits
+            work.has_inline_callbacks = True
             if wait and self.worker.is_idle():
                 # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
                 self._execute(operation, sequence, work)
@@ -142,7 +144,7 @@ class Communicator:
                 "create a group in the child"
             )
         if self._broken is not None:
-            raise CollectiveError(f"{what}: process group {self.label} cannot be used any more: {self._broken}")
+            raise CollectiveError(f"{what()}: process group {self.label} cannot be used any more: {self._broken}")
 
     def break_up(self, error: BaseException) -> None:
         """The group is of no use after this error; the other ranks are told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import struct
@@ -122,7 +123,7 @@ def pack_arrival(arrival: Arrival) -> bytes:
     return _ARRIVAL.pack(*arrival)
 
 
-def unpack_arrivals(packed: bytes) -> list[Arrival]:
+def unpack_arrivals(packed: bytes | ctypes.Array[ctypes.c_char]) -> list[Arrival]:
     """Arrivals that stand one after another."""
     return list(map(Arrival._make, _ARRIVAL.iter_unpack(packed)))
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from .adaptations import adapt
+from .handles import keep_alive
 from .process_group import HcclProcessGroup
 
 
@@ -24,4 +26,6 @@ def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
             device_types=devices,
         )
 
+    adapt()
+    keep_alive()
     dist.Backend.register_backend(name, create, extended_api=True, devices=list(devices))

@@ -10,18 +10,23 @@ import torch
 import torch.distributed as dist
 
 from device import interop
+from device.backend.untraced import untraced
 from device.fences import Extent, Fence
 from device.timeline import STREAM
 
 from .errors import CollectiveError, CollectiveTimeout
+from .future import CollectiveFuture
+from .handles import release
 from .ledger import Ledger
 
 
+@untraced
 class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
     `on_fence` is what the card must have before it may touch memory that the operation uses; by default, its
-    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host.
+    end. `waits` is what goes on after the operation where it is waited for: the card's stream, or the host. With
+    `has_inline_callbacks` the future's callbacks run in the thread that adds them.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class HcclWork(dist.Work):
         # collection, because with it go tensors.
         self.on_fence: Callable[[HcclWork], None] = HcclWork.join
         self.waits = STREAM
+        self.has_inline_callbacks = False
         self._fence: Fence | None = None
 
     # -- for whoever runs the operation --------------------------------------------------------------------
@@ -78,6 +84,7 @@ class HcclWork(dist.Work):
             CollectiveError: the operation failed; or is not over after `timeout` (none or zero: the group's
             time-out).
         """
+        release(self)
         if self._is_awaited():
             seconds = timeout.total_seconds() if timeout is not None else 0.0
             if not self._finished.wait(seconds if seconds > 0 else None):
@@ -123,7 +130,11 @@ class HcclWork(dist.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            future = self._future = torch.futures.Future()
+            if self.has_inline_callbacks:
+                self._future = CollectiveFuture(self._finished)
+            else:
+                self._future = torch.futures.Future()
+            future = self._future
             is_over = self._is_over
         if is_over:
             self._fill(future)
@@ -136,6 +147,7 @@ class HcclWork(dist.Work):
             future.set_exception(_copy(self._error))
 
 
+@untraced
 class CoalescedWork(dist.Work):
     """Several operations as one."""
 

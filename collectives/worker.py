@@ -22,7 +22,7 @@ class Worker:
         """Run `job` after all earlier ones. It must not raise.
 
         `done` is set when it has run and the thread holds nothing of it any more: whether a tensor is still referenced
-        must not depend on this thread's speed.
+        must not depend on this thread's speed. A job that submits another waits for it: nobody else would run it.
         """
         with self._changed:
             self._unfinished += 1
@@ -30,6 +30,12 @@ class Worker:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
         self._jobs.put((job, done))
+        del job
+        if threading.current_thread() is self._thread:
+            while not done.is_set():
+                if not self._run_next():
+                    self.stop()  # was for the loop below
+                    return
 
     def is_idle(self) -> bool:
         return self._unfinished == 0
@@ -51,14 +57,22 @@ class Worker:
             self._jobs.put(None)
 
     def _run(self) -> None:
-        while (entry := self._jobs.get()) is not None:
-            job, done = entry
-            del entry
-            try:
-                job()
-            finally:
-                del job
-                done.set()
-                with self._changed:
-                    self._unfinished -= 1
-                    self._changed.notify_all()
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        """Run one job; False where the thread shall end."""
+        entry = self._jobs.get()
+        if entry is None:
+            return False
+        job, done = entry
+        del entry
+        try:
+            job()
+        finally:
+            del job
+            done.set()
+            with self._changed:
+                self._unfinished -= 1
+                self._changed.notify_all()
+        return True

@@ -166,8 +166,11 @@ def pattern_of(operation: str) -> str:
 # -- the comparison ------------------------------------------------------------------------------------------------
 
 
-def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
-    """A report's run on its own card and on another, side by side, as plain data.
+def compare(report: Any, spec: CardSpec | None = None, another_network: bool = False) -> dict[str, Any]:
+    """A report's run as it was and on another card, or in another network, side by side, as plain data.
+
+    `spec`: the other card (None: the same). `another_network`: the other network is the one that the environment
+    describes; else boxes of the other card are joined as those of the run were.
 
     Returns: "recorded" and "replayed": per rank the figures of `CardReplay.figures`, with steps per second and peak
     of memory against the limit; "ratios" per rank, recorded by replayed, so that above 1 the other card is faster;
@@ -181,9 +184,13 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
     origin = next(iter(records.values())).card
     network, modules = network_of(report, origin)
     sides = []
-    for card in (origin, spec):
+    other = origin if spec is None else spec
+    for card, joined in (
+        (origin, network),
+        (other, Network.of_environment(other, len(modules)) if another_network else network.on(other)),
+    ):
         try:
-            joint = JointReplay(records, card, network if card is origin else network.on(card), modules)
+            joint = JointReplay(records, card, joined, modules)
             joint.run()
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:  # LogError among them
             if isinstance(error, (ConfigurationError, ReplayError)):
@@ -199,7 +206,7 @@ def compare(report: Any, spec: CardSpec) -> dict[str, Any]:
         "format": REPORT_FORMAT,
         "units": "modelled seconds, bytes; ratios: recorded by replayed",
         "run": report.get("run", {}),
-        "cards": [origin.name, spec.name],
+        "cards": [origin.name, other.name],
         "recorded": recorded,
         "replayed": replayed,
         "ratios": [_ratios(before, after) for before, after in zip(recorded, replayed, strict=True)],

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from habana_frameworks import _shield
+from launcher.network_options import network_options, to_environment
 
 DEFAULT_METRICS_PORT = 41611
 
@@ -20,6 +21,7 @@ Examples:
   hpurun --cards 1 train.py                 one card, output as without hpurun
   hpurun --card gaudi3 -m my.package.train  other cards; a module as script
   HABANA_VISIBLE_DEVICES=2,5 hpurun t.py    two ranks, on modules 2 and 5
+  hpurun --cards 16 train.py                two boxes, joined by a leaf switch
   hpurun --report run.json train.py         the closing table as JSON
   hpurun replay run.json --card gaudi3      that run on another card; see
                                             hpurun replay --help
@@ -36,6 +38,10 @@ Environment variables:
   HPUCLUSTER_CARD         default of --card
   HPUCLUSTER_NUMERICS     default of --numerics
   HPUCLUSTER_HOST_TIME    default of --host-time
+  HPUCLUSTER_FABRIC, HPUCLUSTER_LINKS, HPUCLUSTER_ALGORITHM
+                          defaults of --fabric, --links and --algorithm
+  HPUCLUSTER_CARDS_PER_BOX
+                          ranks in each box; default: as many as it holds
   HPUCLUSTER_TIMINGS      file for the seconds of each start-up phase, as JSON
 \b
 Exit status: that of the first rank that fails (128 + signal where it was
@@ -73,7 +79,12 @@ class ScriptCommand(click.Command):
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
 )
-@click.option("--cards", type=int, metavar="N", help="Number of ranks, one per card. Default: all visible cards.")
+@click.option(
+    "--cards",
+    type=int,
+    metavar="N",
+    help="Number of ranks, one per card. Default: all visible cards. More than a box holds: several boxes.",
+)
 @click.option(
     "--card",
     default="gaudi2",
@@ -98,6 +109,7 @@ class ScriptCommand(click.Command):
     envvar="HPUCLUSTER_HOST_TIME",
     help="measured: add the time that the script's own code takes on this machine; not reproducible.",
 )
+@network_options
 @click.option("--report", metavar="FILE.json", help="Write the closing table, and more, as JSON.")
 @click.option(
     "--metrics-port",
@@ -122,6 +134,7 @@ def command(
     session = _shield.load("launcher.session")
     if target is None:
         raise click.UsageError("no script: give the path of a Python file, or -m with a module's name.", ctx)
+    environment = to_environment(options)
     request = session.Request(
         target=target,
         is_module=ctx.meta.get("module", False),
@@ -130,7 +143,7 @@ def command(
         metrics_port_chosen=ctx.get_parameter_source("metrics_port") is not ParameterSource.DEFAULT,
         **options,
     )
-    status: int = session.run(request, _ENVIRON, _SCRIPTS_PATH)
+    status: int = session.run(request, {**_ENVIRON, **environment}, _SCRIPTS_PATH)
     return status
 
 

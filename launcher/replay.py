@@ -1,4 +1,6 @@
-"""`hpurun replay REPORT.json --card gaudi3`: what a finished run would have taken on another card, side by side."""
+"""`hpurun replay REPORT.json --card gaudi3`: what a finished run would have taken on another card, or with other links
+between the cards, side by side.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ from hpucluster.run_logs import ReplayError
 from .checks import check_report, choose_card
 from .figures import NONE, duration, rate, share, size
 from .messages import UserError, readable
+from .network_options import network_options, to_environment
 
 EPILOG = """\b
 Examples:
   hpurun --report run.json --cards 8 train.py
   hpurun replay run.json --card gaudi3      the same run on Gaudi3 cards
   hpurun replay run.json --card mine.toml   on a card of your own description
+  hpurun replay run.json --links 3:8=down   with a port of rank 3 down
 \b
 The recorded programs are placed on the other card, with its host and links:
 nothing runs again. The peak of memory is the recorded one."""
@@ -33,20 +37,23 @@ nothing runs again. The peak of memory is the recorded one."""
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.argument("report", metavar="REPORT.json")
-@click.option("--card", required=True, metavar="gaudi|gaudi2|gaudi3|FILE.toml", help="The other card.")
+@click.option("--card", metavar="gaudi|gaudi2|gaudi3|FILE.toml", help="The other card. Default: the same.")
+@network_options
 @click.option("--report", "out", metavar="OUT.json", help="Write the comparison as JSON.")
-def command(report: str, card: str, out: str | None) -> int:
-    """Replay the run of REPORT.json, as `hpurun --report` writes it, on another kind of card."""
-    spec = choose_card(card)
+def command(report: str, card: str | None, out: str | None, **options: Any) -> int:
+    """Replay the run of REPORT.json, as `hpurun --report` writes it, on another kind of card or another network."""
+    if card is None and not any(options.values()):
+        raise UserError("nothing is to be different: give --card, --fabric, --links or --algorithm")
+    spec = None if card is None else choose_card(card)
     if out is not None:
         check_report(out)
     document = _read(report)
     try:
-        comparison = compare(document, spec)
+        comparison = compare(document, spec, another_network=bool(to_environment(options)))
     except ReplayError as error:
         raise UserError(f"{report} cannot be replayed: {error}") from error
     except ConfigurationError as error:
-        raise UserError(f"--card {card}: {error}") from error
+        raise UserError(f"--card {card}: {error}" if card is not None else str(error)) from error
     if out is not None:  # first: nobody may be reading what is printed
         try:
             write_json(out, comparison)

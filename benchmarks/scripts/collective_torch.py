@@ -53,7 +53,9 @@ def main() -> None:
     backend, device = sys.argv[1:]
     rank, ranks = int(os.environ[RANK]), int(os.environ[RANKS])
     torch.set_num_threads(1)
-    dist.init_process_group(backend, init_method=f"file://{os.environ['COLLECTIVES_STORE']}", rank=rank, world_size=ranks)
+    dist.init_process_group(
+        backend, init_method=f"file://{os.environ['COLLECTIVES_STORE']}", rank=rank, world_size=ranks
+    )
     serve(rank, preparation(rank, ranks, device), dist.barrier)
 
 

@@ -64,7 +64,7 @@ class Network:
                 f"{self.cards_per_box} cards in each box are wanted (HPUCLUSTER_CARDS_PER_BOX), and a box "
                 f"{self.box.name} has {self.box.cards}; use 1 to {self.box.cards}"
             )
-        self._wiring  # noqa: B018: finds mistakes now
+        self.check()
 
     @classmethod
     def of_environment(cls, spec: CardSpec, ranks: int) -> Network:
@@ -151,6 +151,10 @@ class Network:
     def message_ends(self, messages: Sequence[Message]) -> list[float]:
         """When messages between cards come in that share the network; see `messages.py`."""
         return message_ends(self._wiring, messages)
+
+    def check(self) -> None:
+        """Raise ConfigurationError for what does not fit together."""
+        _ = self._wiring
 
     @cached_property
     def _wiring(self) -> Wiring:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Annotated, Any
 
 from device.description import Delay, Limits, Share, parse_table, read_table
@@ -164,29 +165,35 @@ class Fabric:
 
     def _check_connected(self) -> None:
         """Each two boxes have a way, and so do the cards of a box that has no cables inside."""
-        ways: dict[frozenset[tuple[int, int]], int] = {}  # by (port's number, leaf): what boxes are plugged alike
         of_box: dict[int, set[tuple[int, int]]] = {box: set() for box in range(self.spec.boxes)}
         for (box, _, port), leaf in self.leaf_of.items():
             of_box[box].add((port, leaf))
-        for box, ends in of_box.items():
-            ways.setdefault(frozenset(ends), box)
-        kinds = list(ways.items())
-        joined = bool(self.spec.switches.spines)
-        if not self.box.is_mesh and frozenset() in ways:
+        alone = next((box for box, ends in of_box.items() if not ends), None)
+        where = f"fabric {self.spec.name}"
+        if alone is not None and not self.box.is_mesh:
             raise ConfigurationError(
-                f"fabric {self.spec.name}: the cards of box {ways[frozenset()]} are not connected: a {self.box.name} "
-                "has no cables inside, and no leaf takes its ports; add it to [[leaves]]"
+                f"{where}: the cards of box {alone} are not connected: a {self.box.name} has no cables inside, and no "
+                "leaf takes its ports; add it to [[leaves]]"
             )
-        for index, (ends, box) in enumerate(kinds if self.spec.boxes > 1 else []):
-            for others, other in kinds[index + 1 :] if ends else [(frozenset(), (box + 1) % self.spec.boxes)]:
-                same_ports = {port for port, _ in ends} & {port for port, _ in others}
-                if not (ends & others or (joined and same_ports)):
-                    one, two = sorted((box, other))
-                    alone = f": no leaf takes ports of box {box if not ends else other}" * (not ends or not others)
-                    raise ConfigurationError(
-                        f"fabric {self.spec.name}: boxes {one} and {two} are not connected{alone}; give them a leaf, "
-                        "or spines ([switches] spines) to join their leaves"
-                    )
+        if self.spec.boxes == 1:
+            return
+        if alone is not None:
+            one, two = sorted((alone, 0 if alone else 1))
+            raise ConfigurationError(
+                f"{where}: boxes {one} and {two} are not connected: no leaf takes ports of box {alone}; add it to "
+                "[[leaves]]"
+            )
+        kinds: dict[frozenset[tuple[int, int]], int] = {}  # one of the boxes that are plugged alike
+        for box, ends in of_box.items():
+            kinds.setdefault(frozenset(ends), box)
+        joined = bool(self.spec.switches.spines)
+        for (these, box), (others, other) in combinations(kinds.items(), 2):
+            same_ports = {port for port, _ in these} & {port for port, _ in others}
+            if not (these & others or (joined and same_ports)):
+                raise ConfigurationError(
+                    f"{where}: boxes {box} and {other} are not connected: no port of the one meets the same one of the "
+                    "other; give them a leaf, or spines ([switches] spines) to join their leaves"
+                )
 
 
 def _box_groups(text: str, count: int, where: str) -> list[list[int]]:

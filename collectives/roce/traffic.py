@@ -153,8 +153,8 @@ class Traffic:
             near[wiring.domain(peer)][attachment] += 1
         alike: dict[tuple[Attachment, tuple[tuple[Attachment, int], ...]], list[Place]] = {}
         for place in places:
-            own = near.get(wiring.domain(place), {})
-            alike.setdefault((wiring.attachment(place), tuple(own.items())), []).append(place)
+            own = tuple(near[wiring.domain(place)].items())
+            alike.setdefault((wiring.attachment(place), own), []).append(place)
         total = 0
         for (_, own_counts), members in alike.items():
             counts = {attachment: len(found) for attachment, found in peers_of.items()}

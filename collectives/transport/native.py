@@ -92,7 +92,9 @@ def library_path() -> Path:
 def _build(target: Path) -> None:
     cxx = compilation.compiler("the hccl process group", "its shared-memory data plane")
     with tempfile.TemporaryDirectory(prefix="hpucluster-build-") as folder:
-        units = [(source, source.stem, []) for source in sorted(SOURCES.glob("*.cpp")) if source.name != KERNELS]
+        units: list[tuple[Path, str, list[str]]] = [
+            (source, source.stem, []) for source in sorted(SOURCES.glob("*.cpp")) if source.name != KERNELS
+        ]
         units += [
             (SOURCES / KERNELS, f"kernels_{level}", [*options, f"-DHCCL_LEVEL=kernels_{level}"])
             for level, options in LEVELS.items()

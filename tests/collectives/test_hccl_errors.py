@@ -235,9 +235,9 @@ def larger_than_the_box(rank: int, size: int) -> None:
     """The error comes when the group is made."""
 
 
-def test_more_ranks_than_the_box_has_cards() -> None:
-    for outcome in run_ranks(9, larger_than_the_box, may_fail=True):
-        assert "a group of 9 ranks" in outcome.text and "hls2 has 8" in outcome.text
+def test_more_ranks_than_the_fabric_has_cards() -> None:
+    for outcome in run_ranks(9, larger_than_the_box, may_fail=True, HPUCLUSTER_FABRIC="one-box"):
+        assert "9 ranks" in outcome.text and "need 2 boxes" in outcome.text and "one-box has 1" in outcome.text
 
 
 def forked_use(rank: int, size: int) -> str:

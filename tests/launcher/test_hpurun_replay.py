@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from collectives.roce.network import Network
+from collectives.roce.place import Place
 from device.compiler.compile import place
 from device.compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from device.description import configs_dir
@@ -154,23 +156,21 @@ class TestComparison:
 
 
 class TestCollectives:
-    def seconds(self, pattern: str, nbytes: int, cards: int, card: str = "hls2") -> float:
-        """By hand: a phase moves S/n over 3 ports at 0.985 x 12.5 GB/s (Gaudi3: 0.978 x 25 GB/s) after 0.5 us."""
-        rate = {"hls2": 3 * 12.5e9 * 0.985, "hls3": 3 * 25e9 * 0.978}[card]
-        share = 0.5e-6 + nbytes / cards / rate
-        return {"all_reduce": 2 * share, "all_gather": share, "send": 0.5e-6 + nbytes / rate}[pattern]
+    def seconds(self, pattern: str, nbytes: int, cards: int, card: CardSpec = GAUDI2) -> float:
+        network = Network.of_environment(card, cards)
+        return network.group([Place(0, module) for module in range(cards)]).seconds(pattern, nbytes)
 
     def test_it_begins_with_the_last_rank(self) -> None:
         ranks = range(4)
         report = report_of(
             *(Rank().work(1 + rank).finish("all_reduce", 2**25, 0, 1, 2, 3).end_step().record(rank) for rank in ranks)
         )
-        for card, box in ((GAUDI2, "hls2"), (GAUDI3, "hls3")):
+        for card in (GAUDI2, GAUDI3):
             sides = compare(report, card)["replayed"]
             ends = [side["time"]["total"] for side in sides]
             assert len(set(ends)) == 1
             arrivals = [Rank(card).work(1 + rank).timeline.streams[0] for rank in ranks]
-            duration = self.seconds("all_reduce", 2**25, 4, box)
+            duration = self.seconds("all_reduce", 2**25, 4, card)
             assert ends[0] == pytest.approx(arrivals[3] + duration)
             for rank in ranks:
                 collectives = sides[rank]["collectives"]
@@ -201,7 +201,7 @@ class TestCollectives:
         assert comparison["unmatched"] == 0
         last = Rank().work(2).timeline.now
         totals = [side["time"]["total"] for side in comparison["replayed"]]
-        assert totals == [pytest.approx(last + self.seconds("send", 2**20, 2))] * 2
+        assert totals == [pytest.approx(last + self.seconds("send_recv", 2**20, 2))] * 2
 
     def test_groups_of_some_ranks(self) -> None:
         def rank(number: int) -> dict[str, Any]:
@@ -322,10 +322,11 @@ class TestCommand:
         assert_one_line(invoke(trained(), "--card", "none.toml"), "none.toml cannot be read")
         assert_one_line(invoke(trained(), "--card", "gaudi3", "--report", "no/where.json"), "there is no folder")
 
-    def test_a_box_too_small(self, invoke: Callable[..., Result]) -> None:
+    def test_a_network_too_small(self, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
         everyone = tuple(range(9))
         report = report_of(*(Rank().finish("barrier", 0, *everyone).record(rank) for rank in everyone))
-        assert_one_line(invoke(report, "--card", "gaudi3"), "a group of 9 ranks")
+        monkeypatch.setenv("HPUCLUSTER_FABRIC", "")  # what the option sets ends with the test
+        assert_one_line(invoke(report, "--fabric", "one-box"), "9 ranks", "need 2 boxes", "one-box has 1")
 
     def test_a_log_that_lost_a_program(self, invoke: Callable[..., Result]) -> None:
         report = trained()
@@ -361,3 +362,18 @@ class TestSubcommand:
         done = self.run(tmp_path, "replay", "run.json")
         assert done.returncode == 1
         assert "SyntaxError" in done.stderr
+
+
+def test_other_links_between_the_cards(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port of rank 1 down: two of its three to each rank are left to rank 0, and everybody's collective is slower."""
+    report = report_of(*(Rank().finish("all_reduce", 2**28, 0, 1).record(rank) for rank in range(2)))
+    report["run"]["network"] = Network.of_environment(GAUDI2, 2).to_plain()
+    monkeypatch.setenv("HPUCLUSTER_LINKS", "")
+    result = invoke(report, "--links", "1:13=down", "--report", "out.json")
+    monkeypatch.delenv("HPUCLUSTER_LINKS")
+    assert result.exit_code == 0, result.output
+    ratios = [entry["collectives"] for entry in json.loads(Path("out.json").read_text())["ratios"]]
+    assert ratios == [pytest.approx(2 / 3, rel=1e-3)] * 2
+    assert_one_line(invoke(report), "--card, --fabric, --links or --algorithm")
+    monkeypatch.setenv("HPUCLUSTER_FABRIC", "")
+    assert_one_line(invoke(report, "--fabric", "nowhere"), "nowhere")

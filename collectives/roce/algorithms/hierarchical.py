@@ -1,6 +1,6 @@
 """Boxes of equally many cards: in the box each to each, across boxes the cards of one index (a rail), both at once.
 
-With m cards in each of D boxes, n = m D, pair rate r, scale-out rate q of a card (behind the switches), S bytes of a rank:
+With m cards in each of D boxes, n = m D, pair rate r, rate q of a card's ports out (behind switches), S bytes a rank:
 
     reduce_scatter   in the box D parts of S/n to each other card: t1 = (S/m)/r; then each card sends its sum of another
                      box's part to its rail there: t2 = (D-1)/D (S/m)/q. Overlapped in slices of 512 KB: `plan.py`.
@@ -9,7 +9,7 @@ With m cards in each of D boxes, n = m D, pair rate r, scale-out rate q of a car
     all_to_all       in the box what each rail is to carry, (S/m)/r; on the rails (D-1)/D S/q
     scatter, gather  in the root's box the D parts of each rail, D S/r; on the rails (D-1) S/q at the root's box
     reduce           reduce-scatter, then gather
-    broadcast        up to 256 KB whole: root to its rail, all of its rail in their boxes; above scatter, then all-gather
+    broadcast        up to 256 KB whole: root to its rail, then these in their boxes; above: scatter, then all-gather
     barrier          in the box, then on the rails
     send_recv        as `direct`
 

@@ -61,8 +61,10 @@ from .random import (
     manual_seed_all,
     seed,
     seed_all,
+    set_rng_ctx,
     set_rng_state,
     set_rng_state_all,
+    unset_rng_ctx,
 )
 from .streams import (
     Event,
@@ -135,11 +137,13 @@ __all__ = [
     "seed",
     "seed_all",
     "set_device",
+    "set_rng_ctx",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
     "stream",
     "synchronize",
+    "unset_rng_ctx",
     "wrap_in_hpu_graph",
     "wrap_in_hpu_graph_func",
 ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
-from collectives.roce.box import load_box
+from collectives.roce.box import BoxSpec, load_box
 from collectives.roce.group import Group
 from collectives.roce.network import Network, default_fabric
 from collectives.roce.place import Place
-from collectives.roce.topology import load_fabric
+from collectives.roce.topology import FabricSpec, load_fabric
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -24,6 +25,16 @@ def wire(nbytes: float) -> float:
     return nbytes + 82 * math.ceil(nbytes / 8192) + 16
 
 
+@cache
+def _box(name: str) -> BoxSpec:
+    return load_box(name)
+
+
+@cache
+def _fabric(name: str, box: str, boxes: int) -> FabricSpec:
+    return load_fabric(name) if name else default_fabric(_box(box), boxes)
+
+
 def network(
     boxes: int = 1,
     box: str = "hls2",
@@ -33,9 +44,8 @@ def network(
     cards: int = 0,
 ) -> Network:
     """`cards`: in each box, 0 for all."""
-    kind = load_box(box)
-    spec = load_fabric(fabric) if fabric else default_fabric(kind, boxes)
-    return Network(kind, spec, cards or kind.cards, tuple(links), algorithm)
+    kind = _box(box)
+    return Network(kind, _fabric(fabric, box, boxes), cards or kind.cards, tuple(links), algorithm)
 
 
 def whole(boxes: int = 1, box: str = "hls2", **options: object) -> Group:

@@ -6,7 +6,7 @@ import random
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives.roce.flows import Transfer, ends, fair_rates
@@ -51,6 +51,7 @@ def test_what_cannot_be() -> None:
         ends([Transfer(0, -1, frozenset("a"))], {"a": 1.0})
 
 
+@settings(deadline=None)
 @given(st.lists(routes, max_size=8), capacities)
 def test_rates_are_max_min_fair(chosen: list[frozenset[str]], rates_of: dict[str, float]) -> None:
     rates = fair_rates(chosen, rates_of)
@@ -65,6 +66,7 @@ def test_rates_are_max_min_fair(chosen: list[frozenset[str]], rates_of: dict[str
         )
 
 
+@settings(deadline=None)
 @given(transfers, capacities, st.integers(0, 1000))
 def test_the_order_of_transfers_is_of_no_matter(chosen: list[Transfer], rates_of: dict[str, float], seed: int) -> None:
     order = list(range(len(chosen)))
@@ -74,6 +76,7 @@ def test_the_order_of_transfers_is_of_no_matter(chosen: list[Transfer], rates_of
     assert shuffled == pytest.approx([straight[index] for index in order], rel=1e-9)
 
 
+@settings(deadline=None)
 @given(transfers, capacities)
 def test_nothing_is_lost_and_no_link_carries_more_than_it_can(
     chosen: list[Transfer], rates_of: dict[str, float]
@@ -138,6 +141,7 @@ pairs_of_cards = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(pairs_of_cards)
 def test_a_phase_takes_as_long_as_its_busiest_link(pairs: list[tuple[Place, Place]]) -> None:
     """Equal messages that begin together end with those of the busiest link; so a phase needs no simulation."""

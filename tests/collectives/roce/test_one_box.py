@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives.roce import fabric
@@ -79,6 +79,7 @@ def test_a_port_at_half_its_rate_holds_back_its_neighbours() -> None:
     assert phase.wire_bytes == pytest.approx(wire(nbytes / 24), rel=1e-12)
 
 
+@settings(deadline=None)
 @given(
     box=st.sampled_from(("hls1", "hls2", "hls3")),
     cards=st.integers(1, 8),
