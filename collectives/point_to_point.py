@@ -178,7 +178,7 @@ class PointToPoint:
         except CollectiveTimeout:
             rank, wanted = communicator.ranks[peer], "recv" if kind == "send" else "send"
             error = CollectiveTimeout(
-                f"{work.describe()} timed out after {guard.timeout_s:g} s: rank {rank} has not called the {wanted} for it. "
+                f"{work.describe()} timed out after {guard.timeout_s:g} s: rank {rank} has not called its {wanted}. "
                 "More time: init_process_group(timeout=...) or HPUCLUSTER_COLLECTIVE_TIMEOUT (seconds)"
             )
             communicator.break_up(error)
