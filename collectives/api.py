@@ -6,6 +6,7 @@ import torch  # noqa: F401  first: loading torch may load the hpu device, which 
 
 from .communicator import close_all
 from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
+from .gradients import all_reduce_gradients
 from .process_group import HcclProcessGroup
 from .registration import register
 from .timing_only import timing_only
@@ -18,6 +19,7 @@ __all__ = [
     "MismatchError",
     "PeerLost",
     "SharedMemoryError",
+    "all_reduce_gradients",
     "close_all",
     "register",
     "remove_leftovers",

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from device.backend.untraced import untraced
 from device.card import current_card
 from device.fences import Extent
 
@@ -32,6 +33,7 @@ Tensors = Sequence[torch.Tensor]
 _ProcessGroup: Any = dist.ProcessGroup
 
 
+@untraced
 class HcclProcessGroup(_ProcessGroup):
     """A group of ranks of one machine.
 

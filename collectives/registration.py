@@ -8,6 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from .adaptations import adapt
+from .handles import keep_alive
 from .process_group import HcclProcessGroup
 
 
@@ -26,4 +27,5 @@ def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
         )
 
     adapt()
+    keep_alive()
     dist.Backend.register_backend(name, create, extended_api=True, devices=list(devices))

@@ -10,14 +10,17 @@ import torch
 import torch.distributed as dist
 
 from device import interop
+from device.backend.untraced import untraced
 from device.fences import Extent, Fence
 from device.timeline import STREAM
 
 from .errors import CollectiveError, CollectiveTimeout
 from .future import CollectiveFuture
+from .handles import release
 from .ledger import Ledger
 
 
+@untraced
 class HcclWork(dist.Work):
     """Finished when `complete` was called. `result()` and the future hold the output tensors.
 
@@ -81,6 +84,7 @@ class HcclWork(dist.Work):
             CollectiveError: the operation failed; or is not over after `timeout` (none or zero: the group's
             time-out).
         """
+        release(self)
         if self._is_awaited():
             seconds = timeout.total_seconds() if timeout is not None else 0.0
             if not self._finished.wait(seconds if seconds > 0 else None):
@@ -143,6 +147,7 @@ class HcclWork(dist.Work):
             future.set_exception(_copy(self._error))
 
 
+@untraced
 class CoalescedWork(dist.Work):
     """Several operations as one."""
 

@@ -24,6 +24,7 @@ from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..spec import chosen_card
 from . import autocast, fused_cells, native, operators, sync_batch_norm
+from .untraced import untraced
 
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
@@ -60,11 +61,11 @@ def _load(path: Path) -> None:
     global _bridge
     module = native.load(path)
     module.set_callbacks(
-        flush=_flush,
-        transfer=lambda *copy: card().on_transfer(*copy),
-        immediate=lambda *event: card().on_immediate(*event),
-        recorded=lambda: card().on_recorded(),
-        locate=locate,
+        flush=untraced(_flush),
+        transfer=untraced(lambda *copy: card().on_transfer(*copy)),
+        immediate=untraced(lambda *event: card().on_immediate(*event)),
+        recorded=untraced(lambda: card().on_recorded()),
+        locate=untraced(locate),
     )
     module.set_device_count(device_count())
     module.set_numerics(settings().numerics)

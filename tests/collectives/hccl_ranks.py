@@ -49,6 +49,8 @@ class Outcome:
 
 def _main(rank: int, size: int, job: Job, arguments: tuple[Any, ...], setup: dict[str, Any], pipe: Connection) -> None:
     os.environ.update(setup["environ"])
+    if setup["machines"]:
+        os.environ["HPUCLUSTER_MACHINE"] = setup["machines"][rank]
     torch.set_num_threads(1)
     collectives.register(HOST, ["cpu"])
     outcome = Outcome()
@@ -84,12 +86,14 @@ def run_ranks(
     limit: float = 60,
     may_fail: bool = False,
     on_start: Callable[[list[Any]], None] | None = None,
+    machines: str = "",
     **environ: str,
 ) -> list[Outcome]:
     """Run `job(rank, size, *arguments)` in `size` processes; returns the outcome of each.
 
     `timeout` is the group's, `limit` what all may take, both in seconds. `on_start` gets the processes. A rank that was
-    killed has no value and an exit code. Unless `may_fail`, an error in a rank is an error here.
+    killed has no value and an exit code. Unless `may_fail`, an error in a rank is an error here. `machines` has a
+    letter for each rank: ranks with different ones do not know that they share this machine.
     """
     with tempfile.TemporaryDirectory() as folder:
         setup = {
@@ -98,6 +102,7 @@ def run_ranks(
             "store": f"{folder}/store",
             "timeout": timeout,
             "may_fail": may_fail,
+            "machines": machines,
         }
         processes, pipes = [], []
         for rank in range(size):
