@@ -22,10 +22,10 @@ from .calls import movements, reductions
 from .calls.checks import check_peer, check_tensor, single
 from .calls.staging import Staging
 from .communicator import Communicator
+from .data_movement import moves_data
 from .errors import CollectiveError
 from .operation import Operation
 from .point_to_point import Message, PointToPoint
-from .data_movement import moves_data
 from .work import CoalescedWork, HcclWork
 
 Tensors = Sequence[torch.Tensor]
