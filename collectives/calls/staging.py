@@ -11,6 +11,7 @@ from device import interop
 from device.fences import Extent
 
 from ..data_movement import moves_data
+from ..errors import CollectiveError
 from ..reduction import flat_array
 
 
@@ -23,6 +24,7 @@ class Staging:
     """
 
     def __init__(self) -> None:
+        self._device: str | None = None
         self.finish: list[Callable[[], object]] = []
         self.is_on_card = False
         self.extents: list[Extent] = []
@@ -42,7 +44,13 @@ class Staging:
         return flat_array(staged)
 
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.device.type != "cpu":
+        kind = tensor.device.type
+        if self._device not in (None, kind):
+            raise CollectiveError(
+                f"a collective was given tensors on {self._device} and on {kind}; move all to one: tensor.to('hpu')"
+            )
+        self._device = kind
+        if kind != "cpu":
             self.is_on_card = True
             if tensor.numel():
                 self.extents.append(interop.extent_of(tensor))

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 from device.backend import runtime
 from hpucluster.rank_process import finish_interpreter
@@ -35,15 +36,21 @@ def run_ranks(settings: Settings, ranks: Sequence[int], timeout_s: float | None)
     sys.stdout.flush()
     sys.stderr.flush()
     running: dict[int, int] = {}
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         for rank in ranks:
             running[_fork(settings, rank)] = rank
         _await(running, timeout_s)
     finally:
+        signal.signal(signal.SIGTERM, before)
         for process in running:
             os.kill(process, signal.SIGKILL)
         for process in running:
             os.waitpid(process, 0)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _fork(settings: Settings, rank: int) -> int:
@@ -51,6 +58,7 @@ def _fork(settings: Settings, rank: int) -> int:
     if process:
         return process
     status = one.FAILED
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         for name in OPTIONAL:
             os.environ.pop(name, None)
