@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import collectives
 from collectives.spanning import crossing, rails
 from collectives.spanning.layout import Layout
 from collectives.transport import wire_channel
@@ -161,6 +162,24 @@ def test_sub_groups_on_one_and_on_several_machines() -> None:
         [3.0, objects],
         [3.0, objects],
     ]
+
+
+def without_data(rank: int, size: int) -> list[float]:
+    tensors = [torch.full((length,), float(rank)) for length in (3, 300_000)]
+    with collectives.timing_only():
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+            dist.broadcast(tensor, 0)
+        dist.all_to_all_single(torch.zeros(size * 2), torch.ones(size * 2))
+    dist.barrier()
+    dist.all_reduce(tensors[0])
+    return [tensor[0].item() for tensor in tensors]
+
+
+@pytest.mark.parametrize("machines", ("aab", "abc"))
+def test_headers_alone_can_move(machines: str) -> None:
+    outcomes = run_ranks(3, without_data, machines=machines)
+    assert [outcome.value for outcome in outcomes] == [[3.0, 0.0], [3.0, 1.0], [3.0, 2.0]]
 
 
 def test_modelled_time_does_not_depend_on_machines() -> None:
