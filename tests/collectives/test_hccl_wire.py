@@ -162,7 +162,7 @@ def kill_one(processes: list[Any]) -> None:
     os.kill(processes[2].pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("machines", ("aabb", "aaab", "abca"))
+@pytest.mark.parametrize("machines", ("aabb", "abca"))
 def test_a_rank_is_killed_in_the_middle_of_an_all_reduce(machines: str) -> None:
     outcomes = run_ranks(4, reduces_until_killed, machines=machines, on_start=kill_one, may_fail=True, limit=20)
     for rank in (0, 1, 3):
@@ -172,13 +172,13 @@ def test_a_rank_is_killed_in_the_middle_of_an_all_reduce(machines: str) -> None:
 # -- mismatches and delays -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("machines", ("abb", "aab", "aba"))
+@pytest.mark.parametrize("machines", ("abb", "aba"))
 def test_ranks_that_disagree_are_named_on_both_machines(machines: str) -> None:
     here, there = run_ranks(3, mismatches), run_ranks(3, mismatches, machines=machines)
     assert [outcome.value for outcome in here] == [outcome.value for outcome in there]
 
 
-@pytest.mark.parametrize("machines", ("aab", "abb", "abc"))
+@pytest.mark.parametrize("machines", ("aab", "abb"))
 def test_a_rank_that_never_joins_is_named_on_both_machines(machines: str) -> None:
     outcomes = run_ranks(3, one_is_missing, machines=machines, timeout=1)
     for rank in (0, 2):
