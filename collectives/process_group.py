@@ -248,7 +248,7 @@ class HcclProcessGroup(Identity):
         group_desc: str | None = None,
         device_types: Sequence[torch.device] | None = None,
     ) -> HcclProcessGroup | None:
-        """A group of some ranks of this one; None where this rank is not among them. All ranks of this group call it."""
+        """A group of some ranks of this one; None where this rank is not among them. All ranks call it."""
         self._splits += 1
         members = sorted(ranks)
         if self.rank() not in members:

@@ -45,7 +45,7 @@ class Staging:
         kind = tensor.device.type
         if self._device not in (None, kind):
             raise CollectiveError(
-                f"a collective was given tensors on {self._device} and on {kind}; move them to one device, tensor.to('hpu')"
+                f"a collective was given tensors on {self._device} and on {kind}; move them together, tensor.to('hpu')"
             )
         self._device = kind
         if kind != "cpu":

@@ -1,8 +1,8 @@
 """`tensor.data = other` between host and card.
 
-The real device's tensors are among those that PyTorch lets take each other's place, like CUDA's and the host's; tensors of
-a device outside PyTorch are not. It decides what `Module.to` does: parameters stay the objects that an optimizer, a hook or
-`fully_shard` already holds, and only their data moves.
+The real device's tensors are among those that PyTorch lets take each other's place, like CUDA's and the host's;
+tensors of a device outside PyTorch are not. It decides what `Module.to` does: parameters stay the objects that an
+optimizer, a hook or `fully_shard` already holds, and only their data moves.
 """
 
 from __future__ import annotations

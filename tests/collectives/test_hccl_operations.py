@@ -105,8 +105,9 @@ def refusals(rank: int, size: int) -> list[str]:
 def test_what_cannot_be_is_refused_alike_on_every_rank(ranks: RankPool) -> None:
     values = ranks.run(refusals)
     assert same(values)
-    words = [f"Unsupported ReduceOp for HCCL process group: all_reduce with ReduceOp.{kind}" for kind in ("AVG", "BAND")]
-    words += ["ReduceOp.BOR", "ReduceOp.BXOR", "reduce with ReduceOp.PREMUL_SUM", "ReduceOp.AVG"]
+    refusal = "Unsupported ReduceOp for HCCL process group: "
+    words = [f"{refusal}all_reduce with ReduceOp.{kind}" for kind in ("AVG", "BAND", "BOR", "BXOR")]
+    words += ["reduce with ReduceOp.PREMUL_SUM", "ReduceOp.AVG"]
     words += ["tensors on hpu and on cpu", "the group has no rank 4 (0 to 3)", "a list of 4 tensors"]
     words += ["cannot receive from any source", "to_dense", "a list of 4 tensors (one per rank) is needed, got 1"]
     for text, word in zip(values[0], words, strict=True):
@@ -300,8 +301,9 @@ def groups(rank: int, size: int) -> None:
     dist.all_reduce(tensor, group=odd)
     assert tensor.item() == 6
     outside = dist.new_group([0])
-    with pytest.warns(UserWarning, match="does not belong to the given group") if rank else pytest.MonkeyPatch.context():
-        dist.all_reduce(tensor, group=outside)
+    if rank:
+        with pytest.warns(UserWarning, match="does not belong to the given group"):
+            dist.all_reduce(tensor, group=outside)
     mesh = init_device_mesh("hpu", (2, 2), mesh_dim_names=("data", "model"))
     tensor = card(1)
     for name in ("model", "data"):
@@ -333,7 +335,7 @@ def test_a_collective_cannot_be_captured(ranks: RankPool) -> None:
         assert "is not supported during hpu graph capturing" in text and "collectives" in text
 
 
-def splits(rank: int, size: int, store: str) -> tuple[object, ...]:
+def splits(rank: int, size: int, store: str) -> str:
     card_zero = torch.device("hpu:0")
     dist.init_process_group(
         "cpu:gloo,hpu:hccl", init_method=f"file://{store}", rank=rank, world_size=size, device_id=card_zero
@@ -351,12 +353,12 @@ def splits(rank: int, size: int, store: str) -> tuple[object, ...]:
     mesh = init_device_mesh("hpu", (2, 2), mesh_dim_names=("data", "model"))
     dist.all_reduce(tensor, group=mesh["data"].get_group())
     dist.destroy_process_group()
-    return str(dist.get_backend_config("hccl")), group.group_desc
+    return group.group_desc
 
 
 def test_groups_are_split_off(tmp_path: Any) -> None:
     values = [outcome.value for outcome in run_ranks(SIZE, splits, f"{tmp_path}/store", backend="")]
-    assert same(values) and values[0][1] == "half"
+    assert values == ["half"] * SIZE
 
 
 def waits_in_vain(rank: int, size: int) -> list[str]:
