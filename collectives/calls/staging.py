@@ -47,7 +47,7 @@ class Staging:
         kind = tensor.device.type
         if self._device not in (None, kind):
             raise CollectiveError(
-                f"a collective was given tensors on {self._device} and on {kind}; move all to one: tensor.to('hpu')"
+                f"a collective was given tensors on {self._device} and on {kind}; move them together, tensor.to('hpu')"
             )
         self._device = kind
         if tensor.requires_grad:
