@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch  # noqa: F401  first: loading torch may load the hpu device, which asks for `register`
 
 from .communicator import close_all
+from .data_movement import timing_only
 from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
 from .gradients import all_reduce_gradients
 from .process_group import HcclProcessGroup
 from .registration import register
-from .timing_only import timing_only
 from .transport.shared_memory import remove_leftovers
 
 __all__ = [

@@ -17,7 +17,7 @@ from device.fences import Extent
 from . import header
 from .arrival import Arrival
 from .communicator import Communicator
-from .errors import MismatchError
+from .errors import CollectiveTimeout, MismatchError
 from .guard import Guard
 from .ledger import Ledger, ports
 from .roce import fabric
@@ -175,6 +175,13 @@ class PointToPoint:
         except MismatchError as mismatch:
             error = mismatch
             ports.settle(queue.line, sequence)
+        except CollectiveTimeout:
+            rank, wanted = communicator.ranks[peer], "recv" if kind == "send" else "send"
+            error = CollectiveTimeout(
+                f"{work.describe()} timed out after {guard.timeout_s:g} s: rank {rank} has not called its {wanted}. "
+                "More time: init_process_group(timeout=...) or HPUCLUSTER_COLLECTIVE_TIMEOUT (seconds)"
+            )
+            communicator.break_up(error)
         except Exception as failure:
             error = failure
             communicator.break_up(failure)

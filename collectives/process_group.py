@@ -22,29 +22,24 @@ from .calls import movements, reductions
 from .calls.checks import check_peer, check_tensor, single
 from .calls.staging import Staging
 from .communicator import Communicator
-from .errors import CollectiveError
+from .data_movement import moves_data
+from .errors import CollectiveError, CollectiveTimeout
+from .identity import Identity
 from .operation import Operation
 from .point_to_point import Message, PointToPoint
-from .timing_only import moves_data
 from .work import CoalescedWork, HcclWork
 
 Tensors = Sequence[torch.Tensor]
-# torch's stub gives every method a list of overloads that no single Python signature can match.
-_ProcessGroup: Any = dist.ProcessGroup
 
 
 @untraced
-class HcclProcessGroup(_ProcessGroup):
-    """A group of ranks of one machine.
+class HcclProcessGroup(Identity):
+    """A group of ranks, on one machine or several.
 
     `store` is the rendezvous store with this group's prefix; `ranks` are the members as the whole job counts
     them (empty: all); `timeout` bounds the rendezvous and every operation; `device_types` is what
     `torch.distributed` may use the group for.
     """
-
-    supports_splitting = False
-    supports_coalescing = False
-    supports_time_estimate = False
 
     def __init__(
         self,
@@ -56,11 +51,8 @@ class HcclProcessGroup(_ProcessGroup):
         name: str = "",
         device_types: Sequence[str] = ("hpu",),
     ) -> None:
-        # Only this form of the base's constructor makes a group whose methods C++ finds.
-        super().__init__(rank, size)
-        self._name = name
-        self._description = "undefined"
-        self._devices = list(device_types)
+        super().__init__(rank, size, name, device_types)
+        self._store = store
         self._coalescing: list[dist.Work] | None = None
         members = list(ranks) or list(range(size))
         self.communicator = Communicator(store, rank, members, name or "0", timeout.total_seconds())
@@ -178,6 +170,18 @@ class HcclProcessGroup(_ProcessGroup):
         is_on_card = current_card() is not None
         return self._issue(movements.barrier(self.communicator, is_on_card), opts)
 
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """`barrier` with a time-out of its own. The error names all ranks that did not come, on every rank that came,
+        whatever `wait_all_ranks`.
+        """
+        opts = dist.BarrierOptions()
+        opts.asyncOp = False
+        opts.timeout = timeout or timedelta(seconds=self.communicator.timeout_s)
+        try:
+            self.barrier(opts)
+        except CollectiveTimeout as error:
+            raise CollectiveTimeout(f"monitored_barrier: {error}") from None
+
     # -- point to point ------------------------------------------------------------------------------------
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> dist.Work:
@@ -197,8 +201,7 @@ class HcclProcessGroup(_ProcessGroup):
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
         whole = data.view("uint8")
         part = whole if moves_data() else whole[:0]
-        finish = staging.finish if moves_data() else []
-        return Message(tensor, part, len(whole), tag, finish, staging.is_on_card, staging.extents)
+        return Message(tensor, part, len(whole), tag, staging.finish, staging.is_on_card, staging.extents)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
         raise CollectiveError("HCCL cannot receive from any source: name one, dist.recv(tensor, src=rank)")
@@ -230,7 +233,36 @@ class HcclProcessGroup(_ProcessGroup):
     def _root(self, opts: Any, name: str) -> int:
         return check_peer(opts.rootRank, self.size(), name)
 
-    # -- what torch.distributed asks of a group ------------------------------------------------------------
+    # -- beginning and end ---------------------------------------------------------------------------------
+
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Sequence[torch.device] | None = None,
+    ) -> HcclProcessGroup | None:
+        """A group of some ranks of this one, None where this rank is not among them; all ranks of this one call it."""
+        self._splits += 1
+        members = sorted(ranks)
+        if self.rank() not in members:
+            return None
+        # PyTorch's name for it may differ between the ranks: it counts the groups that each of them is in.
+        label = f"{self.communicator.label}-split{self._splits}-{'.'.join(map(str, members))}"
+        group = HcclProcessGroup(
+            dist.PrefixStore(f"{label}/", self._store),
+            members.index(self.rank()),
+            len(members),
+            timeout or timedelta(seconds=self.communicator.timeout_s),
+            [self.communicator.ranks[rank] for rank in members],
+            label,
+            self._devices,
+        )
+        group._set_group_name(group_name or label)
+        group._set_group_desc(group_desc or f"{self._description}:split:{self._splits}")
+        return group
 
     def shutdown(self) -> None:
         """End of `destroy_process_group`: finish what was issued, leave the group."""
@@ -246,41 +278,11 @@ class HcclProcessGroup(_ProcessGroup):
 
     _set_default_timeout = set_timeout
 
-    def getBackendName(self) -> str:
-        return "hccl"
-
     def getRank(self) -> int:
         return self.communicator.rank
 
     def getSize(self) -> int:
         return self.communicator.size
-
-    def getGroupName(self) -> str:
-        return self._name
-
-    def getGroupDesc(self) -> str:
-        return self._description
-
-    def _set_group_name(self, name: str) -> None:
-        self._name = name
-
-    def _set_group_desc(self, description: str) -> None:
-        self._description = description
-
-    @property
-    def group_name(self) -> str:
-        return self._name
-
-    @property
-    def group_desc(self) -> str:
-        return self._description
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        return [torch.device(kind) for kind in self._devices]
-
-    def _get_backend(self, device: torch.device) -> HcclProcessGroup:
-        return self
 
     def _get_sequence_number_for_group(self) -> int:
         return self.communicator.sequence
@@ -293,6 +295,8 @@ class HcclProcessGroup(_ProcessGroup):
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
+    start_coalescing = _start_coalescing
+    end_coalescing = _end_coalescing
 
 
 def _reduce_options(opts: Any, timeout: timedelta | None = None) -> Any:

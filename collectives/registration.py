@@ -7,6 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from . import functional
 from .adaptations import adapt
 from .handles import keep_alive
 from .process_group import HcclProcessGroup
@@ -28,4 +29,5 @@ def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
 
     adapt()
     keep_alive()
+    functional.install()
     dist.Backend.register_backend(name, create, extended_api=True, devices=list(devices))

@@ -10,6 +10,8 @@ import torch
 from device import interop
 from device.fences import Extent
 
+from ..data_movement import moves_data
+from ..errors import CollectiveError
 from ..reduction import flat_array
 
 
@@ -22,6 +24,7 @@ class Staging:
     """
 
     def __init__(self) -> None:
+        self._device: str | None = None
         self.finish: list[Callable[[], object]] = []
         self.is_on_card = False
         self.extents: list[Extent] = []
@@ -36,11 +39,18 @@ class Staging:
         if host.is_contiguous():
             return flat_array(host)
         staged = host.contiguous() if keep else torch.empty(host.shape, dtype=host.dtype)
-        self.finish.append(lambda: host.copy_(staged))
+        if moves_data():
+            self.finish.append(lambda: host.copy_(staged))
         return flat_array(staged)
 
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.device.type != "cpu":
+        kind = tensor.device.type
+        if self._device not in (None, kind):
+            raise CollectiveError(
+                f"a collective was given tensors on {self._device} and on {kind}; move all to one: tensor.to('hpu')"
+            )
+        self._device = kind
+        if kind != "cpu":
             self.is_on_card = True
             if tensor.numel():
                 self.extents.append(interop.extent_of(tensor))

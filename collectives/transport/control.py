@@ -36,6 +36,7 @@ _TICK_MS = 500
 _CLOSING_TICK_MS = 200
 _LINGER_MS = 500
 _MAX_EARLY = 4096
+_MAX_SOCKETS = 16 * 1024  # a link needs three
 
 
 class ControlPlane:
@@ -45,6 +46,7 @@ class ControlPlane:
         self._owner = os.getpid()
         self._context = zmq.Context()
         self._context.setsockopt(zmq.LINGER, _LINGER_MS)
+        self._context.set(zmq.MAX_SOCKETS, _MAX_SOCKETS)
         self._inbox = self._context.socket(zmq.PULL)
         self.address = f"ipc://@hpucluster-{os.getpid()}-{secrets.token_hex(8)}"
         self._inbox.bind(self.address)
@@ -149,18 +151,18 @@ class ControlPlane:
         address = _address(peer, membership.is_far(place))
         link = self._links.get(address)
         if link is None:
-            link = self._links[address] = self._connect(peer, address, membership.is_far(place))
+            link = self._links[address] = self._connect(peer, membership.is_far(place))
         link.members.append((weakref.ref(membership), place))
         if link.ended:
             membership.note_trouble(place, f"{membership.describe(place)} {link.ended}")
         return link
 
-    def _connect(self, peer: Peer, address: str, is_far: bool) -> Link:
+    def _connect(self, peer: Peer, is_far: bool) -> Link:
         if not is_far:
-            return Link(self._context, address, peer.process)
+            return Link(self._context, peer.address, peer.process)
         # A process number says nothing on another machine.
         assert self._wire is not None and peer.wire is not None
-        return Link(self._context, address, None, self._wire.keys, peer.wire.key.encode())
+        return Link(self._context, peer.wire.endpoint, None, self._wire.keys, peer.wire.key.encode())
 
     def _make_lanes(self, token: bytes, own: int, peers: Sequence[Peer], far: dict[int, bytes]) -> Lanes:
         def send_piece(place: int, lane: int, number: int, payload: Any, copy: bool) -> bool:
@@ -288,10 +290,11 @@ class ControlPlane:
 
 
 def _address(peer: Peer, is_far: bool) -> str:
+    """What the link to a peer is known by."""
     if not is_far:
         return peer.address
     assert peer.wire is not None
-    return peer.wire.endpoint
+    return f"{peer.wire.endpoint} {peer.wire.key}"  # a later process may get the same port
 
 
 _plane: ControlPlane | None = None

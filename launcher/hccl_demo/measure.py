@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from collectives.timing_only import timing_only
+from collectives.data_movement import timing_only
 from device.backend import runtime
 from habana_frameworks.torch import hpu
 

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 import collectives
+from collectives.transport import native as data_plane
 from device.backend import native
 
 HOST = "hccl_host"  # the hccl process group for CPU tensors, so that most tests need no card
@@ -29,7 +30,8 @@ ROOT = str(Path(__file__).resolve().parents[2])
 if ROOT not in sys.path:
     sys.path.append(ROOT)  # children look up the job's function as tests.collectives.<module>
 
-native.ensure_built()  # once here, instead of in every child
+for library in (native, data_plane):
+    library.ensure_built()  # once here, instead of in every child
 
 _PARALLEL = (
     "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",

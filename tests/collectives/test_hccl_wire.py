@@ -110,7 +110,7 @@ def forgeries(rank: int, size: int) -> list[str]:
     token = bytes.fromhex(members.token)
     dist.barrier()
     if rank == 2:
-        link = control_plane()._links[members.peers[0].wire.endpoint]
+        link = control_plane()._attach(members, 0)
         segment = {"token": members.token, "from": 2, "kind": "segment", "label": "x", "path": "/etc/passwd"}
         for parts in (
             wire.control_message({"token": members.token, "from": 1, "kind": "failed", "text": "in another's name"}),
