@@ -115,6 +115,8 @@ class RankPool:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+        if kill:
+            collectives.remove_leftovers(self._setup["environ"]["HPUCLUSTER_JOB_ID"])
 
 
 def all_equal(values: list[Any]) -> bool:
