@@ -133,11 +133,12 @@ class HcclWork(dist.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            if self.has_inline_callbacks:
-                self._future = CollectiveFuture(self._finished)
+            future: torch.futures.Future
+            if self.has_inline_callbacks and self._finished is not None:
+                future = CollectiveFuture(self._finished)
             else:
-                self._future = torch.futures.Future()
-            future = self._future
+                future = torch.futures.Future()
+            self._future = future
             is_over = self._is_over
         if is_over:
             self._fill(future)
