@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from device.backend.untraced import untraced
 from device.card import current_card
+from device.environment import flag
 from device.fences import Extent
 
 from .calls import movements, reductions
@@ -141,6 +142,8 @@ class HcclProcessGroup(Identity):
 
     def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
         """Block r of the root's list at rank r."""
+        if flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False):
+            raise CollectiveError("scatter is currently not supported with HCCL (PT_HPU_ENABLE_LAZY_COLLECTIVES=1)")
         opts = opts or dist.ScatterOptions()
         root = self._root(opts, "scatter")
         blocks = single(input_tensors, "scatter") if root == self.rank() else ()
@@ -244,7 +247,7 @@ class HcclProcessGroup(Identity):
         group_desc: str | None = None,
         device_types: Sequence[torch.device] | None = None,
     ) -> HcclProcessGroup | None:
-        """A group of some ranks of this one, None where this rank is not among them; all ranks of this one call it."""
+        """A group of some ranks of this one; None where this rank is not among them. All ranks call it."""
         self._splits += 1
         members = sorted(ranks)
         if self.rank() not in members:

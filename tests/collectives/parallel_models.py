@@ -1,4 +1,4 @@
-"""A small model, its batches, and what training it in one process on the CPU gives: the reference of parallel training."""
+"""A small model, its batches, and what one process on the CPU makes of them: the reference of parallel training."""
 
 from __future__ import annotations
 

@@ -50,7 +50,10 @@ class RankPool:
 
     def __init__(self, size: int, backend: str = "hccl", timeout: float = 20, **environ: str) -> None:
         self.size = size
-        self._setup = {"environ": {"HPUCLUSTER_JOB_ID": f"pool{os.getpid()}-{next(_numbers)}", **environ}, "backend": backend}
+        self._setup = {
+            "environ": {"HPUCLUSTER_JOB_ID": f"pool{os.getpid()}-{next(_numbers)}", **environ},
+            "backend": backend,
+        }
         self._setup["timeout"] = timeout
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._processes: list[Any] = []
@@ -112,6 +115,8 @@ class RankPool:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+        if kill:
+            collectives.remove_leftovers(self._setup["environ"]["HPUCLUSTER_JOB_ID"])
 
 
 def all_equal(values: list[Any]) -> bool:

@@ -6,12 +6,12 @@ import copy
 import os
 import warnings
 
-import habana_frameworks.torch.core as htcore
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
+import habana_frameworks.torch.core as htcore
 from collectives import CollectiveError, all_reduce_gradients
 from device.backend import runtime
 

@@ -137,7 +137,8 @@ def divides_the_loss(rank: int, size: int) -> None:
         cross_entropy(model(features.to("hpu")), labels.to("hpu")).backward()
     cross_entropy(plain(features), labels).backward()
     assert_close(
-        [model.last.weight.grad.full_tensor(), model.first.weight.grad], [plain.last.weight.grad, plain.first.weight.grad]
+        [model.last.weight.grad.full_tensor(), model.first.weight.grad],
+        [plain.last.weight.grad, plain.first.weight.grad],
     )
 
 
