@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch  # noqa: F401  first: loading torch may load the hpu device, which asks for `register`
 
 from .communicator import close_all
+from .data_movement import timing_only
 from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
+from .gradients import all_reduce_gradients
 from .process_group import HcclProcessGroup
 from .registration import register
-from .timing_only import timing_only
 from .transport.shared_memory import remove_leftovers
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "MismatchError",
     "PeerLost",
     "SharedMemoryError",
+    "all_reduce_gradients",
     "close_all",
     "register",
     "remove_leftovers",

@@ -19,6 +19,7 @@ from .guard import Guard
 from .job_network import job_network
 from .ledger import Ledger, ports
 from .operation import Operation
+from .spanning.spanning_transport import SpanningTransport
 from .timing import Line
 from .transport.control import control_plane
 from .transport.rendezvous import meet
@@ -67,15 +68,15 @@ class Communicator:
         self.membership = meet(store, label, rank, self.ranks, self.timeout_s)
         self._job = job_network(self.membership)
         self.line = self._job.line(label, self.ranks, self.ranks[rank])
-        self.transport: SharedTransport | LocalTransport
+        self.transport: SharedTransport | SpanningTransport | LocalTransport
         if len(self.ranks) == 1:
             self.transport = LocalTransport()
         else:
             what = f"process group {label}"
             try:
-                self.transport = SharedTransport(
-                    self.membership, label, Guard(self.membership, lambda: what, self.timeout_s)
-                )
+                guard = Guard(self.membership, lambda: what, self.timeout_s)
+                kind = SharedTransport if self.membership.is_on_one_machine else SpanningTransport
+                self.transport = kind(self.membership, label, guard)
             except BaseException as error:
                 self.membership.announce("failed", str(error))
                 raise

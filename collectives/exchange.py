@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from .data_movement import moves_data
 from .reduction import Reduction
 from .roce import fabric
-from .timing_only import moves_data
 
 
 class Exchange(Protocol):

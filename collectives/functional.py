@@ -20,7 +20,7 @@ def _all_gather_into_tensor_out(
     input: torch.Tensor, group_size: int, group_name: str, *, out: torch.Tensor
 ) -> torch.Tensor:
     # PyTorch's own kernel calls the group by a name that Python cannot override.
-    group: Any = c10d._resolve_process_group(group_name)
+    group: Any = c10d._resolve_process_group(group_name)  # type: ignore[arg-type]
     c10d._register_work(out, group.all_gather_single(out, input))
     return out
 

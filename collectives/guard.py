@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .errors import CollectiveError, CollectiveTimeout, PeerLost
 from .transport.membership import Membership
@@ -26,21 +27,34 @@ class Guard:
         self._membership = membership
         self._what = what
         self._last_seen = last_seen
+        self._places: Sequence[int] | None = None
         self.timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
+
+    def within(self, places: Sequence[int], grace_s: float) -> Guard:
+        """The same for waits among the ranks at `places` of the group, in which a rank counts by its index there.
+
+        It allows `grace_s` seconds more: a rank that waits for others in turn names them first.
+        """
+        guard = copy.copy(self)
+        guard._places = places
+        guard.deadline += grace_s
+        return guard
 
     @property
     def what(self) -> str:
         return self._what()
 
-    def __call__(self, missing: Callable[[], list[int]]) -> None:
-        """Called while ranks are late; `missing()` lists them (places in the group).
+    def __call__(self, late: Callable[[], list[int]]) -> None:
+        """Called while ranks are late; `late()` lists them (places in the group).
 
         Raises:
             PeerLost: a missing rank has died, failed or left.
             CollectiveTimeout: the time is over.
             CollectiveError: this rank itself has left the group meanwhile.
         """
+        places = self._places
+        missing = late if places is None else lambda: [places[index] for index in late()]
         if self._membership.closed_because:
             raise CollectiveError(f"{self.what}: this rank has left the group: {self._membership.closed_because}")
         troubles = {rank: text for rank in missing() if (text := self._membership.trouble(rank))}

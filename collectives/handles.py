@@ -38,5 +38,5 @@ def release(work: dist.Work) -> None:
 
 def keep_alive() -> None:
     """Have PyTorch's functions that take a work keep it whole; again is harmless."""
-    c10d.Reducer._set_forward_pass_work_handle = _set_and_keep  # type: ignore[attr-defined]
+    c10d.Reducer._set_forward_pass_work_handle = _set_and_keep  # type: ignore[method-assign, assignment]
     c10d._register_work = _register_and_keep

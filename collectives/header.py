@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -66,8 +67,7 @@ TABLE_OFFSET = SHAPE_OFFSET + _SHAPE.size
 """Where things are in a header; the native data plane writes and compares headers too."""
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """The part of a header that all ranks must share.
 
     `shapes` holds one shape per tensor (or per block of a list); only the first is named in messages. It is
@@ -122,7 +122,7 @@ def pack_arrival(arrival: Arrival) -> bytes:
     return _ARRIVAL.pack(*arrival)
 
 
-def unpack_arrivals(packed: bytes) -> list[Arrival]:
+def unpack_arrivals(packed: bytes | ctypes.Array[ctypes.c_char]) -> list[Arrival]:
     """Arrivals that stand one after another."""
     return list(map(Arrival._make, _ARRIVAL.iter_unpack(packed)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from device.presence import tell_ports
 from device.spec import chosen_card
 
 from .roce.network import Group, Network
@@ -42,7 +43,7 @@ _job: JobNetwork | None = None
 
 def job_network(membership: Membership) -> JobNetwork:
     """The network of the job to which a group's ranks belong. The first group of a process, which has them all, settles
-    where each of them stands.
+    where each of them stands, and with it what the public record of this process's card says of its ports.
 
     Raises:
         ConfigurationError: the description of the box or of the fabric cannot be used, or has too few cards.
@@ -52,4 +53,5 @@ def job_network(membership: Membership) -> JobNetwork:
     if _job is None or not _job.knows(modules):
         ranks = max(int(os.environ.get("WORLD_SIZE") or 0), max(modules) + 1)
         _job = JobNetwork(Network.of_environment(chosen_card(), ranks), modules)
+        tell_ports(_job.network.ports(_job.place(membership.peers[membership.own].rank)))
     return _job

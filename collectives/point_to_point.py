@@ -23,6 +23,7 @@ from .ledger import Ledger, ports
 from .roce import fabric
 from .timing import Line
 from .transport.channel import ReceiveEnd, SendEnd, SendSource
+from .transport.channels import open_receive_end, open_send_end
 from .work import HcclWork
 from .worker import Worker
 
@@ -74,7 +75,7 @@ class PointToPoint:
 
         def run(signature: header.Signature, guard: Guard) -> Arrival:
             if queue.send_end is None:
-                queue.send_end = SendEnd.open(self._communicator.membership, self._communicator.label, peer, guard)
+                queue.send_end = open_send_end(self._communicator.membership, self._communicator.label, peer, guard)
             return queue.send_end.send(
                 sequence,
                 signature,
@@ -96,7 +97,7 @@ class PointToPoint:
 
         def run(signature: header.Signature, guard: Guard) -> Arrival:
             if queue.receive_end is None:
-                queue.receive_end = ReceiveEnd.open(self._communicator.membership, peer, guard)
+                queue.receive_end = open_receive_end(self._communicator.membership, peer, guard)
             return queue.receive_end.receive(
                 sequence,
                 signature,

@@ -23,11 +23,11 @@ from .calls import movements, reductions
 from .calls.checks import check_peer, check_tensor, single
 from .calls.staging import Staging
 from .communicator import Communicator
+from .data_movement import moves_data
 from .errors import CollectiveError, CollectiveTimeout
 from .identity import Identity
 from .operation import Operation
 from .point_to_point import Message, PointToPoint
-from .timing_only import moves_data
 from .work import CoalescedWork, HcclWork
 
 Tensors = Sequence[torch.Tensor]
@@ -35,7 +35,7 @@ Tensors = Sequence[torch.Tensor]
 
 @untraced
 class HcclProcessGroup(Identity):
-    """A group of ranks of one machine.
+    """A group of ranks, on one machine or several.
 
     `store` is the rendezvous store with this group's prefix; `ranks` are the members as the whole job counts
     them (empty: all); `timeout` bounds the rendezvous and every operation; `device_types` is what
@@ -204,8 +204,7 @@ class HcclProcessGroup(Identity):
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
         whole = data.view("uint8")
         part = whole if moves_data() else whole[:0]
-        finish = staging.finish if moves_data() else []
-        return Message(tensor, part, len(whole), tag, finish, staging.is_on_card, staging.extents)
+        return Message(tensor, part, len(whole), tag, staging.finish, staging.is_on_card, staging.extents)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
         raise CollectiveError("HCCL cannot receive from any source: name one, dist.recv(tensor, src=rank)")

@@ -1,6 +1,7 @@
-"""What a card's board tells management tools: PCI address and link, ids, firmware, port numbers.
+"""What a card's board tells management tools: PCI address and link, ids, firmware.
 
 Read from `configs/boards/*.toml`, one file per kind of box. None of it takes part in the model of time.
+RoCE ports are the box's matter: `configs/boxes/*.toml`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from functools import cache
 
 from .description import configs_dir, parse_table, read_table
 
-BOXES = ("hls1", "hls2", "hls3")
-STANDARD_BOX = "hls2"
+BOARDS = {"hls1": "hls1", "hls1h": "hls1", "hls2": "hls2", "hls3": "hls3"}
+"""The project's boxes, and whose board their cards have: those of an HLS-1H are HL-205, as in an HLS-1."""
+STANDARD_BOARD = "hls2"
 
 
 @dataclass(frozen=True)
@@ -32,18 +34,6 @@ class FirmwareMemorySpec:
 
 
 @dataclass(frozen=True)
-class PortNumbersSpec:
-    """RoCE ports 0 to `count` - 1 of a card, and which of them leave the box."""
-
-    count: int
-    external: list[int]
-
-    def kind(self, port: int) -> str:
-        """`internal` where the port joins two cards of the box, `external` where it leaves the box."""
-        return "external" if port in self.external else "internal"
-
-
-@dataclass(frozen=True)
 class BoardSpec:
     """The cards of one kind of box."""
 
@@ -51,7 +41,6 @@ class BoardSpec:
     chip: str
     pci: PciSpec
     memory: FirmwareMemorySpec
-    ports: PortNumbersSpec
 
     def address(self, module: int, box: int = 0) -> str:
         """PCI address of a card; `box` counts emulated boxes of this machine, each a PCI domain of its own."""
@@ -63,12 +52,12 @@ class BoardSpec:
 
 @cache
 def load_board(box: str) -> BoardSpec:
-    """The board of the cards of a box: `hls1`, `hls2` or `hls3`. Cards of any other box look as those of an HLS-2.
+    """The board of the cards of a box: one of `BOARDS`. Cards of any other box look as those of an HLS-2.
 
     Raises:
         ConfigurationError: unreadable file, unknown, missing or bad key (named).
     """
-    path = configs_dir() / "boards" / f"{box if box in BOXES else STANDARD_BOX}.toml"
+    path = configs_dir() / "boards" / f"{BOARDS.get(box, STANDARD_BOARD)}.toml"
     board: BoardSpec = parse_table(BoardSpec, read_table(path, "board"), str(path))
     return board
 

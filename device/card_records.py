@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from .description import parse_table
+from .description import Limits, parse_table
 from .errors import ConfigurationError
 from .liveness import ProcessId
 from .spec import CardSpec, PowerSpec
@@ -36,7 +36,7 @@ FOLDERS = (Path("/dev/shm/hpucluster-cards"), Path("/tmp/hpucluster-cards"))
 HEARTBEAT = 10.0
 """Seconds after which a record is written again, changed or not."""
 
-FORMAT = 1
+FORMAT = 2
 LARGEST = 65536  # bytes of a record's file
 SHARED_MODE = 0o1777
 
@@ -67,6 +67,27 @@ class PoolUse:
 
 
 @dataclass(frozen=True)
+class CardPorts:
+    """RoCE ports 0 to `count` - 1 of a card, as its job's network has them: which leave the box, whose link is down."""
+
+    count: Annotated[int, Limits(at_most=1024)]
+    external: list[int]
+    down: list[int]
+
+    def kind(self, port: int) -> str:
+        """`external` where the port leaves the box, else `internal`."""
+        return "external" if port in self.external else "internal"
+
+    def is_up(self, port: int) -> bool:
+        """Whether the port has a link, at whatever rate."""
+        return port not in self.down
+
+
+NOT_TOLD = CardPorts(0, [], [])
+"""Ports of a process that has no process group, and so no network."""
+
+
+@dataclass(frozen=True)
 class CardRecord:
     """One process's card.
 
@@ -84,6 +105,7 @@ class CardRecord:
     started: float
     updated: float
     kind: CardKind
+    ports: CardPorts
     memory: PoolUse
     steps: int
     utilization: float

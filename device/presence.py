@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import modules
-from .card_records import HEARTBEAT, CardKind, CardRecord, PoolUse, folders, publish, withdraw
+from .card_records import HEARTBEAT, NOT_TOLD, CardKind, CardPorts, CardRecord, PoolUse, folders, publish, withdraw
 from .liveness import ProcessId
 from .power import busy_seconds, energy_joules, temperatures
 from .spec import CardSpec
@@ -34,6 +34,14 @@ PATIENCE = 10.0
 """Seconds without modelled progress after which the card counts as idle."""
 
 Report = Mapping[str, Any]
+
+_ports = NOT_TOLD
+
+
+def tell_ports(ports: CardPorts) -> None:
+    """What the record of this process's card, which it may not hold yet, says of its RoCE ports from now on."""
+    global _ports
+    _ports = ports
 
 
 class Presence:
@@ -86,7 +94,7 @@ class Presence:
             period = max(PERIOD, (time.monotonic() - begin) / LARGEST_SHARE)
 
     def _update(self) -> None:
-        record = self._activity.apply(self._record, self._report(), time.monotonic())
+        record = replace(self._activity.apply(self._record, self._report(), time.monotonic()), ports=_ports)
         if self._path is None or record != self._record or time.time() - record.updated >= HEARTBEAT:
             self._publish(record)
 
@@ -153,6 +161,7 @@ def _first_record(spec: CardSpec, module: int) -> CardRecord:
         started=now,
         updated=now,
         kind=CardKind.of(spec),
+        ports=_ports,
         memory=PoolUse(spec.hbm.pool_bytes, 0, 0),
         steps=0,
         utilization=0.0,

@@ -60,6 +60,10 @@ def card_figures(
         "power_w": power_watts(spec.power, timeline.engines, total),
         "energy_j": energy_joules(spec.power, timeline.engines, total),
         "time": {**shares, "step": journal.step_seconds()},
+        "host_work": {
+            name: {"count": int(count), "seconds": seconds}
+            for name, (count, seconds) in sorted(timeline.host_work.items())
+        },
         "collectives": journal.communication.to_plain(),
         "utilization": timeline.busy[COMPUTE] / total if total > 0 else 0.0,
     }

@@ -75,6 +75,7 @@ class Timeline:
         self.busy = {COMPUTE: 0.0, COPY_IN: 0.0, COPY_OUT: 0.0}  # seconds of work
         self.engines = dict.fromkeys(ENGINES, 0.0)  # seconds in which each kind of engine was busy
         self.activities = 0  # launches and copies so far
+        self.host_work: dict[str, list[float]] = {}  # what the host's threads did: how often, and seconds in all
         self.compiling = 0.0
         self._log = log
         self._launch_thread = launch_thread
@@ -112,16 +113,25 @@ class Timeline:
     def _main_works(self, name: str, seconds: float) -> None:
         start = self.main
         self.main += seconds
+        self._did(name, seconds)
         if self.observer is not None and seconds > 0:
             self.observer.host(name, start, self.main, "main")
 
     def _launcher_works(self, name: str, seconds: float) -> None:
         start = self.launcher
         self.launcher += seconds
+        self._did(name, seconds)
         if not self._launch_thread:
             self.main = self.launcher
         if self.observer is not None and seconds > 0:
             self.observer.host(name, start, self.launcher, "launch" if self._launch_thread else "main")
+
+    def _did(self, name: str, seconds: float) -> None:
+        work = self.host_work.get(name)
+        if work is None:
+            work = self.host_work[name] = [0, 0.0]
+        work[0] += 1
+        work[1] += seconds
 
     def hand_over(self) -> None:
         """The main thread gives the launch thread a graph; there is one, and it must have finished the last."""

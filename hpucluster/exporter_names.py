@@ -7,7 +7,8 @@ with `habanalabs_`, and its `accelerator_` aliases. What they say of an emulated
   What the process has allocated in its pool is `hpucluster_memory_in_use_bytes`.
 - Energy, power, temperature, utilization and PCIe throughput are modelled, means over the run so far in modelled time
   (`device/power.py`); `habanalabs_energy` and the PCIe bytes count from the start.
-- Nothing breaks here: ECC is on and counts no errors, no rows await replacement, PCIe repeats nothing, ports are up.
+- A RoCE port is up unless the job's network says that its link is down; a link that lost part of its rate is up.
+- Nothing breaks here: ECC is on and counts no errors, no rows await replacement, PCIe repeats nothing.
 
 Left out: `kube_info`, as there are no pods.
 """
@@ -220,12 +221,14 @@ class ExporterCollector(Collector):
 
     def _ports(self) -> Metric:
         gauge = GaugeMetricFamily(
-            "habanalabs_nic_port_status", "1: the RoCE port is up.", labels=(*_LABELS, "port", "port_type")
+            "habanalabs_nic_port_status",
+            "1: the RoCE port is up; 0: it is down.",
+            labels=(*_LABELS, "port", "port_type"),
         )
         for identity, labels in zip(self._identities, self._labels, strict=True):
-            ports = identity.board.ports
+            ports = identity.ports
             for port in range(ports.count):
-                gauge.add_metric([*labels, str(port), ports.kind(port)], 1)
+                gauge.add_metric([*labels, str(port), ports.kind(port)], int(ports.is_up(port)))
         return gauge
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collectives.roce.network import Network
+from collectives.roce.place import places
 from device.board import BoardSpec, Firmware, firmware_of, load_board
+from device.card_records import CardPorts
 from device.environment import DEFAULT_SOFTWARE
 from device.spec import CardSpec
 
@@ -19,6 +22,8 @@ class CardIdentity:
     module: int
     """Module id: the OAM slot in its box."""
     spec: CardSpec
+    ports: CardPorts
+    """Its RoCE ports, as the job's network has them."""
     software: str = DEFAULT_SOFTWARE
     """Version of the emulated software, which the exporter calls the driver's."""
 
@@ -64,6 +69,15 @@ def unique_id(product: str, module: int) -> str:
 
 
 def identify(job: Job, spec: CardSpec) -> list[CardIdentity]:
-    """The cards of `job`, by rank."""
+    """The cards of `job`, by rank.
+
+    Raises:
+        ConfigurationError: the job does not say what its network is, and the environment's cannot be used.
+    """
     software = job.environ.get("HPUCLUSTER_SOFTWARE") or DEFAULT_SOFTWARE
-    return [CardIdentity(rank, module, spec, software) for rank, module in enumerate(job.modules)]
+    ranks = range(job.world_size)
+    network = Network.from_plain(job.network) if job.network else Network.of_environment(spec, job.world_size)
+    stand = places(ranks, {rank: job.module(rank) for rank in ranks}, network.cards_per_box)
+    return [
+        CardIdentity(rank, job.modules[rank], spec, network.ports(stand[rank]), software=software) for rank in ranks
+    ]

@@ -53,6 +53,7 @@ def unused_card(card: str, module: int) -> Snapshot:
         "power_w": 0.0,
         "energy_j": 0.0,
         "time": dict.fromkeys(("total", *SHARES, "step"), 0.0),
+        "host_work": {},
         "collectives": NO_COMMUNICATION,
         "utilization": 0.0,
     }

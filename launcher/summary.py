@@ -118,7 +118,8 @@ def _collectives(cards: list[dict[str, Any]], totals: Mapping[str, Any]) -> list
         return []
     rows = sorted(figures["operations"], key=lambda row: (-row["seconds"], row["operation"]))[:TOP_OPERATIONS]
     told = ", ".join(
-        f"{row['count']} {row['operation']} of {size(row['bytes'] / row['count'])} {duration(row['seconds'])}"
+        f"{row['count']} {row['operation']}{_among(row['ranks'], len(cards))} of {size(row['bytes'] / row['count'])} "
+        f"{duration(row['seconds'])}"
         for row in rows
     )
     hidden = share(figures["hidden"], figures["seconds"])
@@ -131,6 +132,10 @@ def _collectives(cards: list[dict[str, Any]], totals: Mapping[str, Any]) -> list
         )
         lines.append(f"Ranks that others waited for in collectives: {longest}.")
     return lines
+
+
+def _among(ranks: int, everyone: int) -> str:
+    return "" if ranks == everyone else f" among {ranks} ranks"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -12,7 +12,13 @@ import shutil
 import subprocess
 import sys
 
-PROGRAMS = {"prometheus": "prometheus", "promtool": "prometheus", "g++": "g++", "chromium": "chromium"}
+PROGRAMS = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "g++": "g++",
+    "chromium": "chromium",
+    "ip": "iproute2",
+}
 """Program -> Debian package."""
 
 

@@ -10,6 +10,7 @@ import torch
 from device import interop
 from device.fences import Extent
 
+from ..data_movement import moves_data
 from ..errors import CollectiveError
 from ..reduction import flat_array
 
@@ -38,7 +39,8 @@ class Staging:
         if host.is_contiguous():
             return flat_array(host)
         staged = host.contiguous() if keep else torch.empty(host.shape, dtype=host.dtype)
-        self.finish.append(lambda: host.copy_(staged))
+        if moves_data():
+            self.finish.append(lambda: host.copy_(staged))
         return flat_array(staged)
 
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -48,8 +50,12 @@ class Staging:
                 f"a collective was given tensors on {self._device} and on {kind}; move them together, tensor.to('hpu')"
             )
         self._device = kind
-        if kind != "cpu":
-            self.is_on_card = True
-            if tensor.numel():
-                self.extents.append(interop.extent_of(tensor))
-        return interop.host_view(tensor.detach())
+        if tensor.requires_grad:
+            tensor = tensor.detach()
+        if kind == "cpu":
+            return tensor
+        self.is_on_card = True
+        extent = interop.extent_of(tensor) if tensor.numel() else None
+        if extent is not None:
+            self.extents.append(extent)
+        return interop.host_view(tensor, extent)

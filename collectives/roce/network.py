@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from device.card_records import CardPorts
 from device.errors import ConfigurationError
 from device.spec import CardSpec
 
@@ -67,8 +68,9 @@ class Network:
         self.check()
 
     @classmethod
-    def of_environment(cls, spec: CardSpec, ranks: int) -> Network:
-        """The network that the environment describes, for a job of `ranks` ranks on cards of one kind.
+    def of_environment(cls, spec: CardSpec, ranks: int | None) -> Network:
+        """The network that the environment describes, for a job of `ranks` ranks on cards of one kind. None: of as many
+        as the fabric holds, the largest of the default ones.
 
         Raises:
             ConfigurationError: a variable or a file that cannot be used (named); too few boxes for the ranks.
@@ -77,9 +79,9 @@ class Network:
         fabric = load_fabric(named) if named else None
         box = load_box(spec.box if fabric is None or fabric.box == OF_THE_CARD else fabric.box)
         cards_per_box = _cards_per_box(box)
-        boxes = -(-ranks // cards_per_box)
+        boxes = None if ranks is None else -(-ranks // cards_per_box)
         fabric = fabric or default_fabric(box, boxes)
-        if boxes > fabric.boxes:
+        if boxes is not None and boxes > fabric.boxes:
             raise ConfigurationError(
                 f"{ranks} ranks, {cards_per_box} in each box, need {boxes} boxes, and fabric {fabric.name} has "
                 f"{fabric.boxes}; start fewer ranks, or choose a larger fabric: HPUCLUSTER_FABRIC, a name or a file"
@@ -152,6 +154,12 @@ class Network:
         """When messages between cards come in that share the network; see `messages.py`."""
         return message_ends(self._wiring, messages)
 
+    def ports(self, place: Place) -> CardPorts:
+        """The ports of a card as management tools show them."""
+        count = self.box.ports_per_card
+        down = [port for port in range(count) if not self._wiring.is_up(place, port)]
+        return CardPorts(count, list(self.box.scale_out[place.module]), down)
+
     def check(self) -> None:
         """Raise ConfigurationError for what does not fit together."""
         _ = self._wiring
@@ -169,9 +177,11 @@ class Network:
         return {}
 
 
-def default_fabric(box: BoxSpec, boxes: int) -> FabricSpec:
-    """The smallest of the project's own fabrics that has so many boxes; the largest if none has."""
+def default_fabric(box: BoxSpec, boxes: int | None) -> FabricSpec:
+    """The smallest of the project's own fabrics that has so many boxes; the largest if none has, or for None."""
     fabrics = [load_fabric(name) for name in DEFAULTS]
+    if boxes is None:
+        return fabrics[-1]
     fitting = [fabric for fabric in fabrics if fabric.boxes >= boxes and (box.is_mesh or fabric.leaves)]
     return fitting[0] if fitting else fabrics[-1]
 

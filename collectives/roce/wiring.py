@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from device.errors import ConfigurationError
 
-from .box import BoxSpec
+from .box import NOWHERE, BoxSpec
 from .links import PortState, SwitchState
 from .place import Place
 from .topology import Fabric
@@ -96,12 +96,7 @@ class Wiring:
             ConfigurationError: there are none.
         """
         ends = self.box.pair_ports[one.module, other.module]
-        factor = self.port_factor
-        up = [
-            (port, far)
-            for port, far in ends
-            if factor(one.box, one.module, port) and factor(other.box, other.module, far)
-        ]
+        up = [(port, far) for port, far in ends if self._is_cable_up(one.box, (one.module, port), (other.module, far))]
         if not up:
             ports = " and ".join(f"{one}:{port} to {other}:{far}" for port, far in ends)
             raise ConfigurationError(
@@ -109,6 +104,19 @@ class Wiring:
                 "HPUCLUSTER_LINKS or in the links of the fabric file, or leave one of the two cards out"
             )
         return up
+
+    def is_up(self, place: Place, port: int) -> bool:
+        """Whether a card's port has a link: a cable whose ends are both up, or a way out of the box that is up."""
+        if port in self.box.scale_out[place.module]:
+            return bool(self.port_factor(place.box, place.module, port))
+        entry = self.box.ports.map[place.module][port]
+        if entry == NOWHERE:
+            return False
+        peer, far = (int(part) for part in entry.split(":"))
+        return self._is_cable_up(place.box, (place.module, port), (peer, far))
+
+    def _is_cable_up(self, box: int, one: tuple[int, int], other: tuple[int, int]) -> bool:
+        return bool(self.port_factor(box, *one) and self.port_factor(box, *other))
 
     def attachment(self, place: Place) -> Attachment:
         known = self._attachments.get(place)

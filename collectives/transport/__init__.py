@@ -1,1 +1,1 @@
-"""How ranks of one machine reach each other: shared memory for data, ZeroMQ for control."""
+"""How ranks reach each other: shared memory and Unix sockets inside a machine, the network between machines."""

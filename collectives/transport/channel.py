@@ -1,4 +1,4 @@
-"""Point-to-point transfers from one rank to another: a ring of chunks in shared memory.
+"""Point-to-point transfers from one rank to another.
 
 For each message both ends first show their headers; data flows only once they agree, so a mismatch is an
 error on both sides and the next message starts clean. Messages of a channel go in order.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -15,15 +16,45 @@ from .. import header
 from ..arrival import Arrival
 from ..errors import MismatchError
 from ..guard import Guard
-from .membership import Membership
-from .shared_memory import Segment, segment_name
-from .shared_transport import buffer_budget
-from .signals import LINE_BYTES, Signals
 
-_CHUNK_BYTES = 256 * 1024
-_SMALLEST_CHUNK = 4096
-_DEPTH = 4
-_SENDER_HEADER, _RECEIVER_HEADER, _WRITTEN, _READ, _COUNTERS = 0, 1, 2, 3, 4
+
+class SendEnd(Protocol):
+    """The sender's end."""
+
+    def send(
+        self,
+        sequence: int,
+        signature: header.Signature,
+        arrival: Arrival,
+        tag: int,
+        source: SendSource,
+        names: Callable[[int], str],
+        guard: Guard,
+    ) -> Arrival:
+        """Send a message; returns the receiver's arrival.
+
+        Raises:
+            MismatchError: the receiver expects something else.
+            PeerLost, CollectiveTimeout: the receiver has gone or does not come.
+        """
+        ...
+
+
+class ReceiveEnd(Protocol):
+    """The receiver's end."""
+
+    def receive(
+        self,
+        sequence: int,
+        signature: header.Signature,
+        arrival: Arrival,
+        tag: int,
+        target: np.ndarray,
+        names: Callable[[int], str],
+        guard: Guard,
+    ) -> Arrival:
+        """Receive a message into `target` (bytes); returns the sender's arrival. Raises as `SendEnd.send`."""
+        ...
 
 
 class SendSource:
@@ -51,114 +82,17 @@ class SendSource:
             self._is_sent = low + len(target) >= len(self._data)
 
 
-class _End:
-    """What both ends share: the segment's parts."""
+def settle(sent: memoryview, wanted: memoryview, names: Callable[[int], str]) -> None:
+    """Compare the headers of sender (`names(0)`) and receiver (`names(1)`).
 
-    def __init__(self, segment: Segment, peer: int) -> None:
-        self._peer = peer
-        board = header.header_bytes(1)
-        start = _COUNTERS * LINE_BYTES
-        data = start + 4 * board
-        self._signals = Signals(segment, 0, _COUNTERS)
-        slots = segment.memory[start:data].reshape(2, 2, board)
-        self._boards = [[memoryview(slot) for slot in pair] for pair in slots]
-        chunk = (segment.nbytes - data) // _DEPTH
-        self._ring = segment.memory[data : data + chunk * _DEPTH].reshape(_DEPTH, chunk)
-        self._chunk = chunk
-        self._chunks = 0
-
-    def _greet(
-        self,
-        side: int,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
-        """Show our header, wait for the other one; returns the peer's arrival."""
-        pair = self._boards[sequence % 2]
-        header.write(pair[side], sequence, signature, arrival, (tag,))
-        self._signals.post(side, sequence)
-        self._signals.wait(1 - side, sequence, guard.of_peer(self._peer))
-        tags = [header.read_table(slot, 1)[0] for slot in pair]
-        if header.read_payload(pair[0]) != header.read_payload(pair[1]) or tags[0] != tags[1]:
-            told = f" with tags {tags[0]} and {tags[1]}" if tags[0] != tags[1] else ""
-            raise MismatchError(
-                f"ranks disagree: {names(0)} called {header.describe(pair[0])}, "
-                f"{names(1)} called {header.describe(pair[1])}{told}"
-            )
-        return header.read_arrival(pair[1 - side])
-
-
-class SendEnd(_End):
-    """The sender's end."""
-
-    @classmethod
-    def open(cls, membership: Membership, group: str, peer: int, guard: Guard) -> SendEnd:
-        """Make the channel's memory and have the receiver map it."""
-        budget = buffer_budget()
-        chunk = _CHUNK_BYTES if budget is None else min(_CHUNK_BYTES, max(_SMALLEST_CHUNK, budget // _DEPTH))
-        nbytes = _COUNTERS * LINE_BYTES + 4 * header.header_bytes(1) + _DEPTH * chunk
-        label = f"channel-{membership.own}-{peer}"
-        segment = Segment.create(segment_name(group, label), nbytes)
-        membership.offer(label, segment, [peer], guard.deadline, guard.what)
-        return cls(segment, peer)
-
-    def send(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        source: SendSource,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
-        """Send a message; returns the receiver's arrival.
-
-        Raises:
-            MismatchError: the receiver expects something else.
-            PeerLost, CollectiveTimeout: the receiver has gone or does not come.
-        """
-        other = self._greet(0, sequence, signature, arrival, tag, names, guard)
-        on_delay = guard.of_peer(self._peer)
-        for low in range(0, len(source), self._chunk):
-            count = min(self._chunk, len(source) - low)
-            self._signals.wait(_READ, max(0, self._chunks + 1 - _DEPTH), on_delay)
-            source.read(low, self._ring[self._chunks % _DEPTH, :count])
-            self._chunks += 1
-            self._signals.post(_WRITTEN, self._chunks)
-        return other
-
-
-class ReceiveEnd(_End):
-    """The receiver's end."""
-
-    @classmethod
-    def open(cls, membership: Membership, peer: int, guard: Guard) -> ReceiveEnd:
-        """Take the memory that the sender offers with its first message."""
-        label = f"channel-{peer}-{membership.own}"
-        return cls(membership.accept(label, peer, guard.deadline, guard.what), peer)
-
-    def receive(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        target: np.ndarray,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
-        """Receive a message into `target` (bytes); returns the sender's arrival. Raises as `SendEnd.send`."""
-        other = self._greet(1, sequence, signature, arrival, tag, names, guard)
-        on_delay = guard.of_peer(self._peer)
-        for low in range(0, len(target), self._chunk):
-            count = min(self._chunk, len(target) - low)
-            self._signals.wait(_WRITTEN, self._chunks + 1, on_delay)
-            target[low : low + count] = self._ring[self._chunks % _DEPTH, :count]
-            self._chunks += 1
-            self._signals.post(_READ, self._chunks)
-        return other
+    Raises:
+        MismatchError: dtype, number of elements or tag differ.
+    """
+    pair = (sent, wanted)
+    tags = [header.read_table(slot, 1)[0] for slot in pair]
+    if header.read_payload(sent) != header.read_payload(wanted) or tags[0] != tags[1]:
+        told = f" with tags {tags[0]} and {tags[1]}" if tags[0] != tags[1] else ""
+        raise MismatchError(
+            f"ranks disagree: {names(0)} called {header.describe(sent)}, "
+            f"{names(1)} called {header.describe(wanted)}{told}"
+        )

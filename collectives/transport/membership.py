@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,39 +11,57 @@ from typing import Any
 from device.liveness import ProcessId
 
 from ..errors import CollectiveTimeout, PeerLost, SharedMemoryError
+from .lanes import Lanes
 from .shared_memory import Segment
+from .wire_address import WireAddress
 
 _LOOK_S = 0.1
+_WIRE_KINDS = ("failed", "left")  # whoever does not share memory with us has no segments to offer
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A rank as its peers see it. `rank` counts in the whole job; `address` is its control socket."""
+    """A rank as its peers see it. `rank` counts in the whole job; `address` is its control socket, for ranks with the
+    same `machine`; `wire` is for the others, where there are any. `network` says whose interfaces it has.
+    """
 
     rank: int
     address: str
     process: ProcessId
     host: str
     machine: str
+    network: str
     module: str
+    wire: WireAddress | None = None
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Peer:
-        return cls(**{**plain, "process": ProcessId(**plain["process"])})
+        wire = plain.get("wire")
+        parts = {"process": ProcessId(**plain["process"]), "wire": WireAddress(**wire) if wire else None}
+        return cls(**{**plain, **parts})
 
 
 class Membership:
-    """One group's peers (index = rank in the group) and the messages that came from them."""
+    """One group's peers (index = rank in the group) and the messages that came from them.
+
+    `transmit(place, message)` sends a control message to a peer. `lanes` lead to the peers on other machines.
+    """
 
     def __init__(
-        self, token: str, own: int, peers: Sequence[Peer], transmit: Callable[[str, dict[str, Any]], None]
+        self,
+        token: str,
+        own: int,
+        peers: Sequence[Peer],
+        transmit: Callable[[int, dict[str, Any]], object],
+        lanes: Lanes | None = None,
     ) -> None:
         self.token = token
         self.own = own
         self.peers = list(peers)
+        self.lanes = lanes
         self.is_forked = False
         self.closed_because: str | None = None
         self._transmit = transmit
@@ -54,7 +71,27 @@ class Membership:
         self._mapped: dict[str, dict[int, str]] = {}
         self._announced = False
 
+    def is_far(self, rank: int) -> bool:
+        """Is a rank on another machine?"""
+        return self.peers[rank].machine != self.peers[self.own].machine
+
+    @property
+    def is_on_one_machine(self) -> bool:
+        return not any(self.is_far(rank) for rank in range(len(self.peers)))
+
     # -- what others said ----------------------------------------------------------------------------------
+
+    def receive_far(self, key: str, message: dict[str, Any]) -> None:
+        """A control message has come over the network, from the owner of a public key (called by the wire's thread).
+
+        Raises:
+            ValueError: it is not the sender's, or none for another machine.
+        """
+        sender, kind = int(message["from"]), message["kind"]
+        wire = self.peers[sender].wire
+        if wire is None or wire.key != key or kind not in _WIRE_KINDS:
+            raise ValueError(f"a message {kind!r} in the name of rank {self.peers[sender].rank}")
+        self.receive(sender, message)
 
     def receive(self, sender: int, message: dict[str, Any]) -> None:
         """A control message has come (called by the control thread)."""
@@ -102,7 +139,7 @@ class Membership:
         if rank == self.own:
             self.receive(rank, message)
         else:
-            self._transmit(self.peers[rank].address, {"token": self.token, "from": self.own, **message})
+            self._transmit(rank, {"token": self.token, "from": self.own, **message})
 
     def announce(self, kind: str, text: str) -> None:
         """Tell all that this rank `failed` or `left`; only the first announcement goes out."""
@@ -179,13 +216,3 @@ class Membership:
         """A rank with its process, for messages about its end."""
         peer = self.peers[rank]
         return f"rank {peer.rank} (process {peer.process.pid} on {peer.host})"
-
-
-def machine_id() -> str:
-    """The same text for all processes of one running machine."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
-
-
-def host_name() -> str:
-    return os.uname().nodename

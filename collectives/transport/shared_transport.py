@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from device.errors import ConfigurationError
 
@@ -20,13 +20,12 @@ from ..errors import MismatchError, SharedMemoryError
 from ..exchange import Exchange
 from ..guard import Guard
 from . import native
+from .agreement import describe_last, disagreement
 from .membership import Membership
 from .plans import Planner
 from .shared_memory import MIB, Segment, segment_name
+from .subgroup import Subgroup
 
-SMALL_BYTES = 16 * 1024  # what one barrier can carry for each rank
-LARGE_BYTES = 6 * MIB  # buffers of the larger operations, unless HPUCLUSTER_SHM_MB says otherwise
-SLOT_BYTES = 128 * 1024  # of them, what is filled at a time
 _LEAST_LARGE_BYTES = 256 * 1024
 _LINE_BYTES = 64
 _SMALL_GENERATIONS = _BOARD_GENERATIONS = 2
@@ -53,7 +52,7 @@ def buffer_budget() -> int | None:
 class SharedTransport:
     """One group's shared memory. Operations are run one at a time, in the same order on every rank."""
 
-    def __init__(self, membership: Membership, group: str, guard: Guard) -> None:
+    def __init__(self, membership: Membership | Subgroup, group: str, guard: Guard) -> None:
         self._membership = membership
         self._group = group
         self._own = own = membership.own
@@ -61,7 +60,11 @@ class SharedTransport:
         self._library = native.library()
         board_bytes = header.header_bytes(ranks)
         signals_bytes = self._library.hccl_signals_bytes(ranks)
-        layout = [signals_bytes, _BOARD_GENERATIONS * ranks * board_bytes, _SMALL_GENERATIONS * ranks * SMALL_BYTES]
+        layout = [
+            signals_bytes,
+            _BOARD_GENERATIONS * ranks * board_bytes,
+            _SMALL_GENERATIONS * ranks * native.SMALL_BYTES,
+        ]
         self._segment = self._share(
             "signals", lambda: Segment.create(segment_name(group, "signals"), sum(layout)), guard
         )
@@ -79,8 +82,8 @@ class SharedTransport:
             boards=begin + layout[0],
             small=begin + layout[0] + layout[1],
             board_bytes=board_bytes,
-            small_bytes=SMALL_BYTES,
-            slot_limit=SLOT_BYTES,
+            small_bytes=native.SMALL_BYTES,
+            slot_limit=native.SLOT_BYTES,
             key_bytes=header.KEY_BYTES,
             arrival_offset=header.ARRIVAL_OFFSET,
             shape_offset=header.SHAPE_OFFSET,
@@ -125,18 +128,17 @@ class SharedTransport:
     def last_seen(self, rank: int) -> str:
         """What a rank's latest header says, in words."""
         slots = [board[rank] for board in self._boards]
-        latest = max(slots, key=header.read_sequence)
-        name = f"rank {self._membership.peers[rank].rank}"
-        if header.read_sequence(latest) == 0:
-            return f"{name} has called no collective of this group yet"
-        return f"{name} last called {header.describe(latest)}"
+        return describe_last(self._membership, rank, max(slots, key=header.read_sequence))
 
     # -- while it takes long -------------------------------------------------------------------------------
 
     def _finish(self, status: int, guard: Guard) -> None:
         while status != native.DONE:
             if status == native.DISAGREED:
-                raise MismatchError(self._disagreement())
+                board = self._boards[self._plane.shown % _BOARD_GENERATIONS]
+                raise MismatchError(
+                    disagreement(self._membership, self._group, board, bool(self._plane.plan.is_uneven))
+                )
             if status == native.NEEDS_BUFFERS:
                 self._make_large(guard)
             else:
@@ -166,7 +168,7 @@ class SharedTransport:
         budget, name = buffer_budget(), segment_name(self._group, "buffers")
         if budget is not None:
             return Segment.create(name, max(budget, _LINE_BYTES * self._ranks**2))
-        nbytes = LARGE_BYTES
+        nbytes = native.LARGE_BYTES
         while True:
             try:
                 return Segment.create(name, nbytes)
@@ -174,32 +176,6 @@ class SharedTransport:
                 nbytes //= 2  # nobody asked for a size: make do with less
                 if nbytes < _LEAST_LARGE_BYTES:
                     raise
-
-    # -- what ranks disagree on ----------------------------------------------------------------------------
-
-    def _disagreement(self) -> str:
-        board = self._boards[self._plane.shown % _BOARD_GENERATIONS]
-        callers: dict[str, list[int]] = {}
-        for rank, slot in enumerate(board):
-            callers.setdefault(header.describe(slot), []).append(rank)
-        what = f"ranks disagree in process group {self._group}"
-        if len(callers) == 1 and self._plane.plan.is_uneven and (difference := self._split_difference(board)):
-            return f"{what} on {difference}"
-        calls = [f"{self._membership.name_ranks(ranks)} called {text}" for text, ranks in callers.items()]
-        return f"{what}: {'; '.join(calls)}"
-
-    def _split_difference(self, board: Sequence[memoryview]) -> str:
-        ranks, peers = self._ranks, self._membership.peers
-        tables = [header.read_table(slot, 2 * ranks) for slot in board]
-        for source in range(ranks):
-            for target in range(ranks):
-                sent, wanted = tables[source][target], tables[target][ranks + source]
-                if sent != wanted:
-                    return (
-                        f"{header.describe(board[source])}: rank {peers[source].rank} sends {sent} elements to rank "
-                        f"{peers[target].rank}, which expects {wanted}"
-                    )
-        return ""
 
 
 class LocalTransport:

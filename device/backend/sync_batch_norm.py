@@ -77,7 +77,7 @@ def batch_norm_backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """This rank's (sum of gradients, sum of gradients times the centred input, gradient of weight, gradient of bias)."""
+    """This rank's (sum of gradients, sum of gradients times the centred input, gradients of weight and bias)."""
     gradient, rest = _wide(grad_out), _other_dimensions(input)
     summed = gradient.sum(rest)
     with_input = (gradient * (_wide(input) - _per_channel(mean, input))).sum(rest)

@@ -19,6 +19,11 @@ class Test:
     pattern: str
     has_blocks: bool = False
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether PyTorch has this collective in place only; the real program has two buffers."""
+        return self.pattern in (BROADCAST, ALL_REDUCE, REDUCE)
+
     def input_elements(self, elements: int, ranks: int) -> int:
         """Elements that one rank puts in, of the `elements` asked for: whole blocks where it has blocks."""
         return elements // ranks * ranks if self.has_blocks else elements

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from ..ports import holder
 from .catalogue import SCALE_VALIDATION, SEND_RECV, TESTS
 from .settings import Settings
 from .sizes import parse_size
+
+WORKING_SHARE = 2.3
+"""Memory that a checked test was seen to take at most, over what its tensors hold."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +98,13 @@ def settings_of(request: Request, environ: Mapping[str, str], box_cards: int) ->
 def check_members(settings: Settings) -> None:
     """What depends on the number of ranks."""
     last = settings.nranks - 1
-    named = {
+    named: dict[str, Sequence[int]] = {
         "--test_root": [settings.root],
         "--custom_comm": settings.custom_comm,
         "--ranks_list": [rank for pair in settings.ranks_list for rank in pair],
     }
-    for option, ranks in named.items():
-        for rank in ranks:
+    for option, listed in named.items():
+        for rank in listed:
             if not 0 <= rank <= last:
                 raise UserError(f"{option}: there is no rank {rank}; ranks go from 0 to {last}")
     ranks = len(settings.members)
@@ -151,6 +155,34 @@ def check_node(request: Request, settings: Settings, address: str | None) -> int
     return node
 
 
+def check_memory(settings: Settings, ranks: int) -> None:
+    """Whether this machine can hold what `ranks` ranks of it check. Without checks tensors take no memory."""
+    if not settings.check_correctness or settings.test == SCALE_VALIDATION:
+        return
+    test, elements = TESTS[settings.test], settings.size_max // settings.item_bytes
+    members = len(settings.members)
+    held = test.output_elements(elements, members)
+    if not test.is_in_place:
+        held += test.input_elements(elements, members)
+    needed = int(held * settings.item_bytes * ranks * WORKING_SHARE)
+    available = _available_memory()
+    if available is not None and needed > available:
+        raise UserError(
+            f"{settings.size_max} bytes: to check the results of {ranks} ranks takes about {needed / 2**30:.0f} GiB of"
+            f" this machine's memory, and {available / 2**30:.0f} GiB are free; use a smaller size or fewer ranks, or"
+            " --no_correctness, with which figures are the same"
+        )
+
+
+def _available_memory() -> int | None:
+    """Bytes that new processes may take; None where the kernel does not say."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
 def _check_port(address: str, host: str, port: int) -> None:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -185,6 +217,8 @@ def _size(option: str, text: str, kilo: int = 1024) -> int:
 
 def _ranks(request: Request, environ: Mapping[str, str], box_cards: int) -> tuple[int, int]:
     """(ranks, ranks per node)."""
+    if request.mpi and request.model:
+        raise UserError("--model: starts no ranks; leave -mpi out, and say how many to think of: --nranks 512")
     if request.mpi:
         given = {"--nranks": request.nranks, "--ranks_per_node": request.ranks_per_node, "--node_id": request.node_id}
         for option, value in given.items():

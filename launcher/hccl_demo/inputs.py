@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ PERIOD = 13  # HabanaAI/hccl_demo, DATA_ELEMENTS_MAX
 CHUNK = PERIOD * 2**18
 """Elements that are written or read at once, so that a large test needs little memory beside its tensors."""
 
-_REDUCTIONS = {"sum": np.sum, "min": np.min, "max": np.max}
+_REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "min": np.min, "max": np.max}
 
 
 def value(rank: int | np.ndarray, ranks: int, places: np.ndarray) -> np.ndarray:

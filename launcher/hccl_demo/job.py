@@ -10,10 +10,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import habana_frameworks.torch  # noqa: F401 - registers the hpu device and the hccl process group
+from device.errors import ConfigurationError
 from device.modules import visible_modules
+from habana_frameworks.torch import hpu  # also registers the hpu device and the hccl process group
 
-from .settings import STORE_VARIABLE, Settings
+from .settings import STORE_VARIABLE, Settings, describe_boxes
 
 DTYPES = {"float": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -45,7 +46,7 @@ class Job:
 
     def synchronize(self) -> None:
         """The card and all that it has to do."""
-        torch.hpu.synchronize()
+        hpu.synchronize()
 
     def gather(self, text: Any) -> list[Any]:
         """What every member brings, by place; on all of them."""
@@ -70,6 +71,7 @@ def take_place(settings: Settings, rank: int) -> None:
         LOCAL_WORLD_SIZE=str(min(settings.ranks_per_node, settings.nranks)),
         HLS_MODULE_ID=str(modules[local % len(modules)]),
     )
+    describe_boxes(settings)
 
 
 def join(settings: Settings, rank: int) -> Job | None:
@@ -95,5 +97,10 @@ def _rendezvous(settings: Settings) -> str:
         return f"tcp://{address}"
     if store := os.environ.get(STORE_VARIABLE):
         return f"file://{store}"
+    if not settings.mpi or settings.nranks > settings.ranks_per_node:
+        raise ConfigurationError(
+            "HCCL_COMM_ID is not set, so the ranks cannot meet; set it for all of them to the address of rank 0's"
+            " machine and a free port there: HCCL_COMM_ID=10.0.0.1:5555"
+        )
     # OpenMPI keeps a folder for each job on each of its machines.
     return f"file://{os.environ['PMIX_SERVER_TMPDIR']}/hccl_demo-{os.environ['PMIX_NAMESPACE']}"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
-from collectives.timing_only import timing_only
+from collectives.data_movement import timing_only
 from device.backend import runtime
+from habana_frameworks.torch import hpu
 
 from .job import Job
 
 
-def timed(job: Job, issue: Callable[[], None]) -> tuple[float, float]:
+def timed(job: Job, issue: Callable[[], object]) -> tuple[float, float]:
     """(host, device) seconds per iteration, as the real program takes them: of a loop back to back, or one by one.
 
     Back to back the host's are taken alone, from the first call to the end of the last.
@@ -23,7 +22,7 @@ def timed(job: Job, issue: Callable[[], None]) -> tuple[float, float]:
         return (_one_by_one if job.settings.measure == "latency" else _back_to_back)(job, issue)
 
 
-def _back_to_back(job: Job, issue: Callable[[], None]) -> tuple[float, float]:
+def _back_to_back(job: Job, issue: Callable[[], object]) -> tuple[float, float]:
     timeline = runtime.card().timeline
     start = timeline.now
     for _ in range(job.settings.loop):
@@ -32,11 +31,11 @@ def _back_to_back(job: Job, issue: Callable[[], None]) -> tuple[float, float]:
     return (timeline.now - start) / job.settings.loop, 0.0
 
 
-def _one_by_one(job: Job, issue: Callable[[], None]) -> tuple[float, float]:
+def _one_by_one(job: Job, issue: Callable[[], object]) -> tuple[float, float]:
     timeline = runtime.card().timeline
     host = device = 0.0
     for _ in range(job.settings.loop):
-        begin, end = torch.hpu.Event(enable_timing=True), torch.hpu.Event(enable_timing=True)
+        begin, end = hpu.Event(enable_timing=True), hpu.Event(enable_timing=True)
         start = timeline.host
         begin.record()
         issue()

@@ -10,8 +10,10 @@ import torch.distributed as dist
 
 from collectives.errors import CollectiveError
 
+from ..messages import USAGE_STATUS, UserError, silence
 from . import all_pairs, correctness, data_csv
 from .catalogue import SCALE_VALIDATION, SEND_RECV
+from .checks import check_members
 from .inputs import fill
 from .job import Job, join, own_rank, take_place
 from .measure import timed
@@ -33,6 +35,14 @@ def run() -> int:
     """Do what the environment says. Returns the exit status."""
     settings = from_environment(os.environ)
     rank = own_rank(settings, os.environ)
+    if settings.mpi:
+        # Only now is it known how many there are.
+        try:
+            check_members(settings)
+        except UserError as error:
+            if rank == 0:
+                print(f"hccl_demo: {error}", file=sys.stderr, flush=True)
+            return USAGE_STATUS
     take_place(settings, rank)
     if rank == settings.comm_root:
         if settings.mpi:
@@ -47,8 +57,12 @@ def run() -> int:
         dist.destroy_process_group()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return FAILED
     except Exception as error:
-        if not isinstance(error, (DemoError, CollectiveError)) and not getattr(error, "names_the_remedy", False):
+        is_plain = isinstance(error, (DemoError, CollectiveError, OSError))
+        if not is_plain and not getattr(error, "names_the_remedy", False):
             traceback.print_exc()
         tell(f"HCCL demo error: {error}\n")
         return FAILED

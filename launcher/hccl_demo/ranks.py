@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 from device.backend import runtime
 from hpucluster.rank_process import finish_interpreter
@@ -17,6 +19,9 @@ from .settings import OPTIONAL, Settings, rank_environment
 GRACE_S = 10.0
 """Seconds in which ranks end by themselves after one has failed; their group notices."""
 _LOOK_S = 0.02
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class RankFailed(RuntimeError):
@@ -35,15 +40,21 @@ def run_ranks(settings: Settings, ranks: Sequence[int], timeout_s: float | None)
     sys.stdout.flush()
     sys.stderr.flush()
     running: dict[int, int] = {}
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         for rank in ranks:
             running[_fork(settings, rank)] = rank
         _await(running, timeout_s)
     finally:
+        signal.signal(signal.SIGTERM, before)
         for process in running:
             os.kill(process, signal.SIGKILL)
         for process in running:
             os.waitpid(process, 0)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _fork(settings: Settings, rank: int) -> int:
@@ -51,6 +62,8 @@ def _fork(settings: Settings, rank: int) -> int:
     if process:
         return process
     status = one.FAILED
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # not to go on for hours when whoever started it was killed
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         for name in OPTIONAL:
             os.environ.pop(name, None)

@@ -15,10 +15,11 @@ from collectives.roce.box import load_box
 from collectives.roce.network import Network
 from device.spec import chosen_card
 from habana_frameworks import _shield
+from hpucluster.placement import threads_per_rank
 
 from . import model, mpirun
-from .checks import Request, check_members, check_node, settings_of
-from .settings import STORE_VARIABLE, Settings, from_environment, rank_environment, to_environment
+from .checks import Request, check_memory, check_node, settings_of
+from .settings import STORE_VARIABLE, Settings, describe_boxes, rank_environment, to_environment
 from .voice import Voice
 
 FAILED = 1
@@ -30,7 +31,6 @@ NETWORK_VARIABLES = {
     "algorithm": "HPUCLUSTER_ALGORITHM",
     "links": "HPUCLUSTER_LINKS",
 }
-BOX_VARIABLE = "HPUCLUSTER_CARDS_PER_BOX"
 
 
 def run(request: Request) -> int:
@@ -41,10 +41,9 @@ def run(request: Request) -> int:
         if value := getattr(request, option):
             os.environ[variable] = value
     settings = settings_of(request, os.environ, load_box(chosen_card().box).cards)
-    if request.mpi and not request.model:
+    if request.mpi:
         return _with_mpi(request, settings, voice)
-    if settings.nranks > settings.ranks_per_node:
-        os.environ[BOX_VARIABLE] = str(settings.ranks_per_node)
+    describe_boxes(settings)
     Network.of_environment(chosen_card(), settings.nranks)  # what is wrong with it is told before anything starts
     if request.model:
         voice.header(request)
@@ -56,6 +55,7 @@ def _without_mpi(request: Request, settings: Settings, voice: Voice) -> int:
     address = os.environ.get("HCCL_COMM_ID") or None
     node = check_node(request, settings, address)
     own = range(node * settings.ranks_per_node, min((node + 1) * settings.ranks_per_node, settings.nranks))
+    check_memory(settings, len(own))
     voice.header(request)
     _clean(request, voice)
     voice.say("HCCL demo runs in pure mode", "green")
@@ -69,6 +69,8 @@ def _without_mpi(request: Request, settings: Settings, voice: Voice) -> int:
             os.environ[STORE_VARIABLE] = f"{folder}/store"
         elif settings.nranks > len(own):
             click.echo(f"hccl_demo: node {node} waits for the others at {address}", err=True)
+        if (threads := threads_per_rank(os.environ, len(own))) is not None:
+            os.environ["OMP_NUM_THREADS"] = str(threads)
         # Loaded here, not above: it brings PyTorch, which nothing before needs.
         ranks = _shield.load("launcher.hccl_demo.ranks")
         try:
@@ -95,15 +97,13 @@ def _with_mpi(request: Request, settings: Settings, voice: Voice) -> int:
             return voice.leave(FAILED, f"time is up (--timeout {request.timeout})")
         return voice.leave(FAILED, f"mpirun ended with exit code {status}") if status else 0
     os.environ.update(to_environment(settings))
-    ours = from_environment(os.environ)
-    check_members(ours)
     if int(os.environ["OMPI_COMM_WORLD_RANK"]) == 0:
         voice.header(request)
         _clean(request, voice)
         voice.say("HCCL demo runs in MPI mode", "green")
     sys.stdout.flush()
-    status: int = _shield.load("launcher.hccl_demo.rank").run()
-    return status
+    outcome: int = _shield.load("launcher.hccl_demo.rank").run()
+    return outcome
 
 
 def _command(settings: Settings, number: int) -> str:

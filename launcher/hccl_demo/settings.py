@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -102,6 +103,15 @@ def rank_environment(settings: Settings, rank: int) -> dict[str, str]:
         "HCCL_RANKS_PER_NODE": str(settings.ranks_per_node),
         "HCCL_SCALEUP_GROUP_SIZE": str(settings.scaleup_group_size),
     }
+
+
+_BOX_VARIABLE = "HPUCLUSTER_CARDS_PER_BOX"
+
+
+def describe_boxes(settings: Settings) -> None:
+    """Tell the fabric's model, by this process's environment, how many ranks share a box where there are several."""
+    if settings.nranks > settings.ranks_per_node:
+        os.environ[_BOX_VARIABLE] = str(settings.ranks_per_node)
 
 
 OPTIONAL = (

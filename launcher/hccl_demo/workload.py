@@ -53,8 +53,7 @@ class Collective:
         self._inputs = test.input_elements(elements, job.ranks)
         outputs = test.output_elements(elements, job.ranks)
         self.source = torch.empty(self._inputs, dtype=job.dtype, device="hpu")
-        in_place = settings.test in (catalogue.BROADCAST, catalogue.ALL_REDUCE, catalogue.REDUCE)
-        self.output = self.source if in_place else torch.empty(outputs, dtype=job.dtype, device="hpu")
+        self.output = self.source if test.is_in_place else torch.empty(outputs, dtype=job.dtype, device="hpu")
         self.call = test.call
         self.factor = network_factor(test.pattern, job.ranks)
         self.is_checked = {catalogue.BROADCAST: not job.is_root, catalogue.REDUCE: job.is_root}.get(settings.test, True)

@@ -111,7 +111,7 @@ def attached(records: Iterable[CardRecord]) -> list[Aip]:
     for box, kind in enumerate(_kinds(held)):
         by_module: dict[int, list[CardRecord]] = {module: [] for module in range(BOX_CARDS)}
         for record in held:
-            if _same(record.kind, kind):
+            if same_kind(record.kind, kind):
                 by_module.setdefault(record.module, []).append(record)
         for module, holders in sorted(by_module.items()):
             if module in visible or (module >= BOX_CARDS and len(visible) == BOX_CARDS):
@@ -126,10 +126,11 @@ def _kinds(held: list[CardRecord]) -> list[CardKind]:
     candidates = [own] if os.environ.get("HPUCLUSTER_CARD") else []
     kinds: list[CardKind] = []
     for kind in candidates + [record.kind for record in held]:
-        if not any(_same(kind, other) for other in kinds):
+        if not any(same_kind(kind, other) for other in kinds):
             kinds.append(kind)
-    return sorted(kinds, key=lambda kind: not _same(kind, own)) or [own]
+    return sorted(kinds, key=lambda kind: not same_kind(kind, own)) or [own]
 
 
-def _same(one: CardKind, other: CardKind) -> bool:
+def same_kind(one: CardKind, other: CardKind) -> bool:
+    """Whether two cards are of one kind, and so may stand in one box."""
     return (one.name, one.product) == (other.name, other.product)

@@ -32,6 +32,9 @@ table of processes, and in the fields memory.allocated and memory.peak.
 Environment variables:
   HPUCLUSTER_CARD         kind of the idle box: gaudi, gaudi2 (default), gaudi3
   HPUCLUSTER_SOFTWARE     release of the software, default 1.19.0
+  HPUCLUSTER_FABRIC,
+  HPUCLUSTER_LINKS        network of the cards that no process group has,
+                          see docs/fabric.md
   HABANA_VISIBLE_DEVICES  show these cards only, as in a container
   HPUCLUSTER_CARD_RECORDS folder in which processes tell of their cards,
                           default /dev/shm/hpucluster-cards

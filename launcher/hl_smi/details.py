@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from device.board import Firmware
 
 from .box import MIB, Aip
+from .ports import ports_of
 from .query import TIME_FORMAT
 from .table import has_nic_driver
 
@@ -160,7 +161,7 @@ def _clock(aip: Aip, _firmware: Firmware) -> Iterator[Line]:
 
 def _net(aip: Aip, _firmware: Firmware) -> Iterator[Line]:
     yield 1, "Network Information", None
-    for port in range(aip.board.ports.count):
+    for port in range(ports_of(aip).count):
         # 02: an address of local meaning, which no maker gives.
         yield 2, f"[{port + 1:>2}] MAC", f"02:48:4c:{aip.box % 256:02x}:{aip.module % 256:02x}:{port:02x}"
 

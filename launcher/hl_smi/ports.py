@@ -1,29 +1,58 @@
 """`-n`: the RoCE ports of a card. Without a list of ports, link and stats tell of those inside the box, as the real
 tool does.
 
-The links of an emulated fabric are up and lose nothing; traffic of single ports is not counted.
+Of a card whose process is in a process group, kind and state of its ports are those of its job's network. Of any other
+they are those of the network that this tool's own environment describes (HPUCLUSTER_FABRIC, HPUCLUSTER_LINKS), in which
+the machine's cards fill the boxes from the first on. Links lose nothing; traffic of single ports is not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from collectives.roce.box import load_box
+from collectives.roce.network import Network, default_fabric
+from collectives.roce.place import Place
+from device.board import BOARDS
+from device.card_records import CardKind, CardPorts
+from device.spec import chosen_card
+
 from ..messages import UserError
-from .box import Aip
+from .box import Aip, same_kind
 
 FAULTS = ("pcs_local_faults", "pcs_remote_faults", "pcs_link_restores")
 
 
 def describe(aip: Aip, what: str, chosen: list[int] | None) -> str:
-    """What `-n ports`, `-n link` or `-n stats` prints of a card. Raises UserError for a port that it does not have."""
-    ports = aip.board.ports
+    """What `-n ports`, `-n link` or `-n stats` prints of a card.
+
+    Raises:
+        UserError: a port that the card does not have.
+        ConfigurationError: see `ports_of`.
+    """
+    ports = ports_of(aip)
     for port in chosen or ():
         if port >= ports.count:
             raise UserError(f"-P {port}: {aip.kind.product} has ports 0 to {ports.count - 1}; name some of them")
     if chosen is None:
         inside = [port for port in range(ports.count) if ports.kind(port) == "internal"]
         chosen = list(range(ports.count)) if what == "ports" else inside
-    return "\n".join(_PRINTED[what](aip, port) for port in chosen)
+    return "\n".join(_PRINTED[what](ports, port) for port in chosen)
+
+
+def ports_of(aip: Aip) -> CardPorts:
+    """The card's ports. Raises ConfigurationError where the environment's network is needed and cannot be used."""
+    told = [record for record in aip.holders if record.ports.count]
+    if told:
+        return max(told, key=lambda record: record.started).ports
+    own = chosen_card()
+    if same_kind(aip.kind, CardKind.of(own)):
+        network = Network.of_environment(own, None)
+    else:
+        # Of another user's record no path is opened; states of links are about the ports of the own kind of card.
+        box = load_box(aip.kind.box if aip.kind.box in BOARDS else aip.board.name)
+        network = Network(box, default_fabric(box, 1), box.cards)
+    return network.ports(Place(*divmod(aip.module, network.box.cards)))
 
 
 def parse_ports(text: str) -> list[int]:
@@ -35,16 +64,16 @@ def parse_ports(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _kind(aip: Aip, port: int) -> str:
-    return f"port {port:>2}:\t{aip.board.ports.kind(port)}"
+def _kind(ports: CardPorts, port: int) -> str:
+    return f"port {port:>2}:\t{ports.kind(port)}"
 
 
-def _link(_aip: Aip, port: int) -> str:
-    return f"port {port:>2}:\tUP"
+def _link(ports: CardPorts, port: int) -> str:
+    return f"port {port:>2}:\t{'UP' if ports.is_up(port) else 'DOWN'}"
 
 
-def _stats(_aip: Aip, port: int) -> str:
+def _stats(_ports: CardPorts, port: int) -> str:
     return "\n".join([f"port {port}:", *(f"   {name}: 0" for name in FAULTS)])
 
 
-_PRINTED: dict[str, Callable[[Aip, int], str]] = {"ports": _kind, "link": _link, "stats": _stats}
+_PRINTED: dict[str, Callable[[CardPorts, int], str]] = {"ports": _kind, "link": _link, "stats": _stats}

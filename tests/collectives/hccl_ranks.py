@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 import collectives
+from collectives.transport import native as data_plane
 from device.backend import native
 
 HOST = "hccl_host"  # the hccl process group for CPU tensors, so that most tests need no card
@@ -29,11 +30,21 @@ ROOT = str(Path(__file__).resolve().parents[2])
 if ROOT not in sys.path:
     sys.path.append(ROOT)  # children look up the job's function as tests.collectives.<module>
 
-native.ensure_built()  # once here, instead of in every child
+for library in (native, data_plane):
+    library.ensure_built()  # once here, instead of in every child
+
+_PARALLEL = (
+    "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.optim",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+)
 
 # Children are forked from one server that has imported everything, which takes milliseconds instead of seconds.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.distributed", "collectives", "hypothesis", "pytest"])
+_context.set_forkserver_preload(["torch", "torch.distributed", "collectives", "hypothesis", "pytest", *_PARALLEL])
 
 
 @dataclass
@@ -49,6 +60,8 @@ class Outcome:
 
 def _main(rank: int, size: int, job: Job, arguments: tuple[Any, ...], setup: dict[str, Any], pipe: Connection) -> None:
     os.environ.update(setup["environ"])
+    if setup["machines"]:
+        os.environ["HPUCLUSTER_MACHINE"] = setup["machines"][rank]
     torch.set_num_threads(1)
     collectives.register(HOST, ["cpu"])
     outcome = Outcome()
@@ -84,12 +97,14 @@ def run_ranks(
     limit: float = 60,
     may_fail: bool = False,
     on_start: Callable[[list[Any]], None] | None = None,
+    machines: str = "",
     **environ: str,
 ) -> list[Outcome]:
     """Run `job(rank, size, *arguments)` in `size` processes; returns the outcome of each.
 
     `timeout` is the group's, `limit` what all may take, both in seconds. `on_start` gets the processes. A rank that was
-    killed has no value and an exit code. Unless `may_fail`, an error in a rank is an error here.
+    killed has no value and an exit code. Unless `may_fail`, an error in a rank is an error here. `machines` has a
+    letter for each rank: ranks with different ones do not know that they share this machine.
     """
     with tempfile.TemporaryDirectory() as folder:
         setup = {
@@ -98,6 +113,7 @@ def run_ranks(
             "store": f"{folder}/store",
             "timeout": timeout,
             "may_fail": may_fail,
+            "machines": machines,
         }
         processes, pipes = [], []
         for rank in range(size):

@@ -10,6 +10,8 @@ import torch.distributed as dist
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collectives.transport.native import SLOT_BYTES, SMALL_BYTES
+
 from .hccl_ranks import run_ranks
 
 SIZES = (1, 2, 3, 5)
@@ -52,7 +54,7 @@ def _logic(op: str, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def every_dtype_and_op(rank: int, size: int) -> None:
-    for length in (0, 1, 7, 1000):
+    for length in (0, 1, 7, 1000, 17_003):  # the last one does not fit beside the headers
         for dtype in DTYPES:
             for op in OPS:
                 tensors = [sample(r, (length,), dtype) for r in range(size)]
@@ -83,6 +85,32 @@ def long_tensors(rank: int, size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_tensors_longer_than_the_buffers_go_through_in_chunks(size: int) -> None:
     run_ranks(size, long_tensors, HPUCLUSTER_SHM_MB="0.2")
+
+
+def test_the_least_of_buffers_is_enough() -> None:
+    run_ranks(8, long_tensors, HPUCLUSTER_SHM_MB="0.000001")
+
+
+def chunk_edges(rank: int, size: int) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        edges = {SMALL_BYTES // dtype.itemsize, *(SLOT_BYTES // 4 * chunks for chunks in (1, 2, 5))}
+        for length in sorted(edge + offset for edge in edges for offset in (-1, 0, 1)):
+            generator = torch.Generator().manual_seed(length)
+            base = torch.randint(-5, 6, (length,), generator=generator)  # sums are exact in bfloat16
+            mine = (base * (rank + 1)).to(dtype)
+            dist.all_reduce(mine)
+            assert torch.equal(mine, (base * (size * (size + 1) // 2)).to(dtype)), (length, dtype)
+            part = torch.zeros(length, dtype=dtype)
+            dist.reduce_scatter_tensor(part, (base.repeat(size) * (rank + 1)).to(dtype))
+            assert torch.equal(part, mine), (length, dtype)
+            gathered = torch.zeros(length * size, dtype=dtype)
+            dist.all_gather_into_tensor(gathered, (base + rank).to(dtype))
+            assert torch.equal(gathered, torch.cat([base + r for r in range(size)]).to(dtype)), (length, dtype)
+
+
+@pytest.mark.parametrize("size", (2, 8))
+def test_lengths_around_the_edges_of_chunks(size: int) -> None:
+    run_ranks(size, chunk_edges)
 
 
 def scattered(rank: int, size: int) -> None:

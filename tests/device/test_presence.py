@@ -16,9 +16,19 @@ from typing import Any
 import pytest
 
 from device import presence as presence_module
-from device.card_records import FOLDER_VARIABLE, FORMAT, CardKind, CardRecord, PoolUse, held_cards, publish
+from device.card_records import (
+    FOLDER_VARIABLE,
+    FORMAT,
+    NOT_TOLD,
+    CardKind,
+    CardPorts,
+    CardRecord,
+    PoolUse,
+    held_cards,
+    publish,
+)
 from device.liveness import ProcessId
-from device.presence import PATIENCE, Activity, Presence, command_name
+from device.presence import PATIENCE, Activity, Presence, command_name, tell_ports
 from device.spec import load_card
 
 HOLDER = Path(__file__).with_name("card_holder.py")
@@ -98,6 +108,7 @@ def a_record(**changes: Any) -> CardRecord:
         started=1e9,
         updated=1e9,
         kind=CardKind.of(SPEC),
+        ports=NOT_TOLD,
         memory=PoolUse(1, 1, 1),
         steps=0,
         utilization=0.5,
@@ -111,6 +122,16 @@ def a_record(**changes: Any) -> CardRecord:
 
 
 # -- what is on record ----------------------------------------------------------------------------------------------
+
+
+def test_the_record_follows_what_the_job_tells_of_ports(here: Presence) -> None:
+    assert held_cards()[0].ports == NOT_TOLD, "there is no process group"
+    told = CardPorts(24, [8, 22, 23], [3, 8])
+    tell_ports(told)
+    try:
+        until(lambda: held_cards()[0].ports == told)
+    finally:
+        tell_ports(NOT_TOLD)
 
 
 def test_the_record_tells_process_and_card(here: Presence) -> None:

@@ -26,16 +26,25 @@ torch.manual_seed(dist.get_rank())
 net = nn.Sequential(nn.Linear(32, 64), nn.Dropout(0.1), nn.ReLU(), nn.Linear(64, 4)).to("hpu")
 net = nn.parallel.DistributedDataParallel(net)
 optimizer = torch.optim.Adam(net.parameters())
+rank, others = dist.get_rank(), dist.new_group([0, 1])
 for step in range(6):
     size = 16 if step < 4 else 8
     x = torch.randn(size, 32).pin_memory().to("hpu", non_blocking=True)
     optimizer.zero_grad()
     loss = net(x).pow(2).mean()
     loss.backward()
+    # Two groups and messages at once, beside work that does not need them, on ranks that do not come together.
+    first, second, sent, received = (torch.ones(1 << 16, device="hpu") for _ in range(4))
+    under_way = [dist.all_reduce(first, async_op=True), dist.all_reduce(second, group=others, async_op=True)]
+    work = torch.ones(64 * (1 + rank), 256, device="hpu").exp().sum()
+    htcore.mark_step()
+    under_way += [dist.isend(sent, 1 - rank), dist.irecv(received, 1 - rank)]
     optimizer.step()
     htcore.mark_step()
+    for handle in under_way:
+        handle.wait()
     if step % 2:
-        loss.item()
+        (loss + work + second.sum() + received.sum()).item()
 """
 
 

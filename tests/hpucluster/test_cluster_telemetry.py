@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import urllib.request
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from collectives.roce.box import load_box
+from collectives.roce.network import Network, default_fabric
 from device.spec import load_card
-from hpucluster.identity import CardIdentity
+from hpucluster.identity import identify
+from hpucluster.job import Job
 from hpucluster.metrics_server import MetricsServer
 from hpucluster.report import unused_card
 from hpucluster.snapshots import Snapshot, SnapshotBoard
 from hpucluster.telemetry import build_registry
 
 SPEC = load_card("gaudi2")
+JOB = Job(
+    "train.py",
+    [],
+    modules=[2, 5],
+    card="gaudi2",
+    cwd="/",
+    environ={},
+    sys_path=[],
+    identifier="77-abc",
+    network=Network(load_box("hls2"), default_fabric(load_box("hls2"), 1), 8).to_plain(),
+)
 
 OWN = {
     "hpucluster_steps_total": 50,
@@ -121,7 +136,7 @@ def parse(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 @pytest.fixture
 def samples(board: SnapshotBoard) -> dict[str, list[tuple[dict[str, str], float]]]:
-    cards = [CardIdentity(0, 2, SPEC), CardIdentity(1, 5, SPEC)]
+    cards = identify(JOB, SPEC)
     return parse(generate_latest(build_registry(cards, board)).decode())
 
 
@@ -180,7 +195,7 @@ def test_used_and_free_memory_add_up(samples: Any) -> None:
 def test_a_pool_may_be_larger_than_what_the_firmware_leaves() -> None:
     board = SnapshotBoard(1)
     board.put(0, {**snapshot(0), "memory": {**snapshot(0)["memory"], "limit": SPEC.hbm.capacity_bytes}})
-    found = parse(generate_latest(build_registry([CardIdentity(0, 0, SPEC)], board)).decode())
+    found = parse(generate_latest(build_registry(identify(replace(JOB, modules=[0]), SPEC), board)).decode())
     assert found["habanalabs_memory_free_bytes"][0][1] == 0
 
 
@@ -190,18 +205,54 @@ def test_every_port_has_a_series(samples: Any) -> None:
     assert [labels["port"] for labels in ports if labels["port_type"] == "external"] == ["8", "22", "23"]
 
 
+def port_status(job: Job, card: str) -> list[tuple[list[int], list[int]]]:
+    """By rank: the ports that leave the box, and those that are down."""
+    registry = build_registry(identify(job, load_card(card)), SnapshotBoard(job.world_size))
+    series = parse(generate_latest(registry).decode())["habanalabs_nic_port_status"]
+    return [
+        (
+            [
+                int(labels["port"])
+                for labels, _ in series
+                if (labels["rank"], labels["port_type"]) == (rank, "external")
+            ],
+            [int(labels["port"]) for labels, value in series if labels["rank"] == rank and value == 0],
+        )
+        for rank in map(str, range(job.world_size))
+    ]
+
+
+def test_ports_are_up_or_down_as_in_the_job_s_network() -> None:
+    box = load_box("hls3")
+    links = ("0.1:8=down", "0.5:12=down", "1.5:2=down", "*:0=0.5")
+    network = Network(box, default_fabric(box, 2), 2, links).to_plain()
+    # Four ranks, two in each box; modules 1 and 5 are none below 2, so ranks take modules 0 and 1.
+    assert port_status(replace(JOB, modules=[1, 5, 9, 13], card="gaudi3", network=network), "gaudi3") == [
+        ([17, 20, 21], [6]),
+        ([5, 8, 9], [8]),
+        ([17, 20, 21], []),
+        ([5, 8, 9], []),
+    ]
+    network = Network(box, default_fabric(box, 1), 8, links[:2]).to_plain()
+    # 5:12 is the far end of 0:6; rank 0 is module 1, which has no part in it.
+    assert port_status(replace(JOB, modules=[1, 0], card="gaudi3", network=network), "gaudi3") == [
+        ([5, 8, 9], [8]),
+        ([17, 20, 21], [6]),
+    ]
+
+
 def test_a_report_without_engines_and_pcie_counters_will_do() -> None:
     board = SnapshotBoard(1)
     old = {key: value for key, value in snapshot(0).items() if key not in ("engines", "pcie")}
     board.put(0, old)
-    found = parse(generate_latest(build_registry([CardIdentity(0, 0, SPEC)], board)).decode())
+    found = parse(generate_latest(build_registry(identify(replace(JOB, modules=[0]), SPEC), board)).decode())
     assert found["habanalabs_power_mW"][0][1] == pytest.approx(1000 * (90 + 510 * 0.25))
     assert found["habanalabs_pcie_rx"][0][1] == 0
 
 
 def test_energy_never_falls() -> None:
     board = SnapshotBoard(1)
-    registry = build_registry([CardIdentity(0, 0, SPEC)], board)
+    registry = build_registry(identify(replace(JOB, modules=[0]), SPEC), board)
     seen = []
     for seconds, busy in ((0.0, 0.0), (0.5, 0.5), (3.0, 0.5), (3.0, 1.0), (3.5, 1.0)):
         now = snapshot(0)
@@ -211,7 +262,7 @@ def test_energy_never_falls() -> None:
 
 
 def test_series_keep_their_labels_when_the_card_is_first_used(board: SnapshotBoard) -> None:
-    registry = build_registry([CardIdentity(0, 2, SPEC), CardIdentity(1, 5, SPEC)], board)
+    registry = build_registry(identify(JOB, SPEC), board)
     before = parse(generate_latest(registry).decode())
     board.put(0, snapshot(2))
     after = parse(generate_latest(registry).decode())
@@ -220,7 +271,7 @@ def test_series_keep_their_labels_when_the_card_is_first_used(board: SnapshotBoa
 
 
 def test_server_answers_on_loopback_and_frees_its_port(board: SnapshotBoard) -> None:
-    registry = build_registry([CardIdentity(0, 2, SPEC)], board)
+    registry = build_registry(identify(replace(JOB, modules=[2]), SPEC), board)
     with MetricsServer(0, registry) as server:
         url = f"http://127.0.0.1:{server.port}/metrics"
         with urllib.request.urlopen(url, timeout=5) as answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from collectives.roce.box import load_box
-from device.board import BOXES, Firmware, firmware_of, load_board
+from device.board import BOARDS, Firmware, firmware_of, load_board
 from device.card_records import FOLDER_VARIABLE
+from device.description import configs_dir
 from device.spec import load_card
 from launcher.hl_smi import topology
 from launcher.hl_smi.command import main
@@ -31,7 +33,15 @@ Show = Callable[..., str]
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of its own: nobody holds a card, and no variable chooses one."""
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "cards"))
-    for name in ("HPUCLUSTER_CARD", "HPUCLUSTER_SOFTWARE", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"):
+    for name in (
+        "HPUCLUSTER_CARD",
+        "HPUCLUSTER_SOFTWARE",
+        "HPUCLUSTER_FABRIC",
+        "HPUCLUSTER_LINKS",
+        "HPUCLUSTER_CARDS_PER_BOX",
+        "HABANA_VISIBLE_DEVICES",
+        "HABANA_VISIBLE_MODULES",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -52,12 +62,12 @@ def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def hold() -> Iterator[Callable[[str, int], int]]:
-    """`hold("gaudi2", 5)` starts a process that holds that card; its process id."""
+def hold() -> Iterator[Callable[..., int]]:
+    """`hold("gaudi2", 5)` starts a process that holds that card; its process id. `ports`: `CardPorts` of its job."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(kind: str, module: int) -> int:
-        command = [sys.executable, str(HOLDER), kind, str(module)]
+    def start(kind: str, module: int, **ports: object) -> int:
+        command = [sys.executable, str(HOLDER), kind, str(module), *([json.dumps(ports)] if ports else [])]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -297,10 +307,84 @@ def test_firmware_versions(show: Show) -> None:
 # -- ports and topology ---------------------------------------------------------------------------------------------
 
 
+def ports_by_card(text: str, word: str) -> list[list[int]]:
+    """Of each card the ports of which `hl-smi -n` says this."""
+    cards = re.split(r"^\[\d+\] AIP .*\n", text, flags=re.MULTILINE)[1:]
+    return [[int(port) for port in re.findall(rf"^port +(\d+):\t{word}$", card, re.MULTILINE)] for card in cards]
+
+
 def test_ports_of_a_card(show: Show) -> None:
     lines = show("-n", "ports", "-i", "0").splitlines()
     assert len(lines) == 24 and lines[0] == "port  0:\tinternal"
     assert [line for line in lines if "external" in line] == [f"port {port:>2}:\texternal" for port in (8, 22, 23)]
+
+
+@pytest.mark.parametrize("kind", ["gaudi", "gaudi2", "gaudi3"])
+def test_each_card_has_the_ports_of_its_box_s_file(show: Show, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv("HPUCLUSTER_CARD", kind)
+    box = load_box(load_card(kind).box)
+    text = show("-n", "ports")
+    assert ports_by_card(text, "external") == [list(ports) for ports in box.scale_out]
+    inside = [[port for port in range(box.ports_per_card) if port not in ports] for ports in box.scale_out]
+    assert ports_by_card(text, "internal") == inside
+    assert ports_by_card(show("-n", "link"), "UP") == inside
+    assert len(re.findall(" MAC ", show("-q", "-d", "NET", "-i", "1"))) == box.ports_per_card
+
+
+def test_in_two_hls1h_all_ports_leave_the_box(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPUCLUSTER_CARD", "gaudi")
+    monkeypatch.setenv("HPUCLUSTER_FABRIC", "hls1h")
+    monkeypatch.setenv("HPUCLUSTER_LINKS", "1.3:4=down")
+    assert ports_by_card(show("-n", "ports"), "external") == [list(range(10))] * 8
+    every = ",".join(str(port) for port in range(10))
+    assert ports_by_card(show("-n", "link", "-P", every), "DOWN") == [[]] * 7 + [[4]]
+
+
+# -- states of links ------------------------------------------------------------------------------------------------
+
+ALL_PORTS = ",".join(str(port) for port in range(24))
+NONE: list[list[int]] = [[]] * 8
+
+
+def test_a_link_that_the_environment_says_is_down(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 0:0 and 3:0 are two ends of one cable; 9.0 is a card of another box, and half a rate is not nothing.
+    monkeypatch.setenv("HPUCLUSTER_LINKS", "0:0=down, *:22=down, 5:22=up, 1:8=0.5, 9.0:8=down")
+    down = ports_by_card(show("-n", "link", "-P", ALL_PORTS), "DOWN")
+    assert down == [[0, 22], [22], [22], [0, 22], [22], [], [22], [22]]
+    assert ports_by_card(show("-n", "link"), "DOWN") == [[0], [], [], [0], [], [], [], []]
+
+
+def test_a_link_that_the_fabric_file_says_is_down(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (configs_dir() / "fabrics" / "one-box.toml").read_text()
+    (tmp_path / "own.toml").write_text(re.sub("^links = .*", 'links = ["0.2:23=down"]', text, flags=re.MULTILINE))
+    monkeypatch.setenv("HPUCLUSTER_FABRIC", str(tmp_path / "own.toml"))
+    assert ports_by_card(show("-n", "link", "-P", ALL_PORTS), "DOWN") == [[], [], [23], [], [], [], [], []]
+
+
+def test_a_held_card_s_ports_are_those_of_its_job(
+    show: Show, hold: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPUCLUSTER_LINKS", "*:8=down")
+    hold("gaudi2", 5, count=24, external=[7, 8], down=[3, 7])
+    hold("gaudi2", 6)  # a process without a process group
+    down = ports_by_card(show("-n", "link", "-P", ALL_PORTS), "DOWN")
+    assert down == [[8], [8], [8], [8], [8], [3, 7], [8], [8]]
+    assert ports_by_card(show("-n", "ports"), "external")[4:6] == [[8, 22, 23], [7, 8]]
+
+
+def test_states_are_of_the_reader_s_kind_of_card(
+    show: Show, hold: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPUCLUSTER_LINKS", "*:23=down")  # a Gaudi has ports 0 to 9
+    hold("gaudi", 0)
+    assert ports_by_card(show("-n", "link", "-P", "0,9"), "DOWN") == NONE
+    assert ports_by_card(show("-n", "ports"), "external") == [[1, 8, 9]] * 8
+
+
+def test_links_that_cannot_be_read_are_named(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPUCLUSTER_LINKS", "0:24=down")
+    assert "port 24, and there are 24" in show("-n", "link", status=2)
+    assert show("-Q", "index", "-f", "csv,noheader") == "".join(f"{index}\n" for index in range(8))
 
 
 def test_links_are_those_in_the_box_unless_ports_are_named(show: Show) -> None:
@@ -317,12 +401,12 @@ def test_ports_of_all_cards(show: Show) -> None:
     assert lines[0] == "[0] AIP (accel0) 0000:19:00.0" and len(lines) == 8 * 22
 
 
-@pytest.mark.parametrize("name", BOXES)
-def test_boards_and_boxes_agree(name: str) -> None:
-    board, box = load_board(name), load_box(name)
-    assert len(board.pci.addresses) == box.cards
-    assert len(board.ports.external) == len(box.scale_out[0])
-    assert board.ports.count == box.ports_per_card
+def test_every_box_has_a_board() -> None:
+    assert {file.stem for file in (configs_dir() / "boxes").glob("*.toml")} == set(BOARDS)
+    for name, board in BOARDS.items():
+        assert load_board(name).name == board
+        assert load_board(name).chip == load_box(name).card == load_box(board).card
+        assert len(load_board(name).pci.addresses) >= load_box(name).cards
 
 
 def test_topology(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,18 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from device.card_records import FOLDER_VARIABLE, held_cards
+from device.card_records import FOLDER_VARIABLE, CardPorts, held_cards
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 SCRIPT = """
 import sys
 import torch
+import torch.distributed as dist
 import habana_frameworks.torch.core as htcore
 
 torch.hpu.device_count()
 print("asked", flush=True)
 sys.stdin.readline()
+dist.init_process_group("hccl", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
+dist.barrier()
 held = torch.zeros(2**20, device="hpu") + 1
 htcore.mark_step()
 print("used", flush=True)
@@ -28,14 +31,17 @@ sys.stdin.readline()
 """
 
 
+LINKS = "0.6:8=down,0.6:22=0.5,0.7:13=down"
+
+
 @pytest.mark.parametrize("end", ["ended", "killed"])
 def test_a_script_is_seen_while_it_holds_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "cards"))
     (tmp_path / "train.py").write_text(SCRIPT)
     process = subprocess.Popen(
-        [sys.executable, "train.py"],
+        [sys.executable, "train.py", str(tmp_path / "store")],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "HLS_MODULE_ID": "6"},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "HLS_MODULE_ID": "6", "HPUCLUSTER_LINKS": LINKS},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -49,6 +55,8 @@ def test_a_script_is_seen_while_it_holds_its_card(tmp_path: Path, monkeypatch: p
         assert process.stdout.readline() == "used\n"
         (record,) = held_cards()
         assert (record.module, record.process.pid, record.kind.name) == (6, process.pid, "gaudi2")
+        # 7:13 is the far end of a cable of card 6.
+        assert record.ports == CardPorts(24, [8, 22, 23], [8, 13])
         assert record.command.endswith(" train.py")
         if end == "killed":
             process.kill()

@@ -36,9 +36,9 @@ def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "hpu") -> None:
 class _PhiloxForm:
     """The generator's state as a counter-based generator would have it: seed and offset, 8 bytes each.
 
-    DTensor moves the offset so that shards of a tensor get different random numbers and replicas get the same. An offset
-    that was not set follows from the state alone, so ranks that have drawn alike have the same one. DTensor names the
-    rank's number as the device's index; a process has the state of one card whatever the index.
+    DTensor moves the offset so that shards of a tensor get different random numbers and replicas get the same. An
+    offset that was not set follows from the state alone, so ranks that have drawn alike have the same one. DTensor
+    names the rank's number as the device's index; a process has the state of one card whatever the index.
     """
 
     BYTES = 16
@@ -58,8 +58,8 @@ class _PhiloxForm:
     def become(self, generator: torch.Generator, form: torch.Tensor) -> None:
         if form.numel() != self.BYTES:
             raise RuntimeError(
-                f"a random state of {form.numel()} bytes is not of the form 'philox' ({self.BYTES} bytes); it was saved "
-                "outside of set_rng_ctx('philox')"
+                f"a random state of {form.numel()} bytes is not of the form 'philox' ({self.BYTES} bytes); it was "
+                "saved outside of set_rng_ctx('philox')"
             )
         generator.manual_seed(int.from_bytes(hashlib.blake2b(form.numpy().tobytes(), digest_size=7).digest(), "little"))
         self._set = form.clone(), generator.get_state()

@@ -1,0 +1,188 @@
+"""Streams and events in modelled time.
+
+A stream orders work; two streams share the card's compute engines and overlap with copies. An event is a mark in a
+stream: it knows the modelled moment at which all that the stream had so far has ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+
+from .backend import runtime
+from .timeline import Timeline
+
+_ids = itertools.count(1)
+
+
+class Stream:
+    """A queue of work on the card."""
+
+    def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None) -> None:
+        self.stream_id = next(_ids) if stream_id is None else stream_id
+        self.device_index = 0
+        self.device = torch.device("hpu", 0)
+        self.priority = priority
+
+    @property
+    def hpu_stream(self) -> int:
+        return self.stream_id
+
+    def id(self) -> int:
+        return self.stream_id
+
+    def synchronize(self) -> None:
+        """Wait for the stream's work."""
+        card = runtime.card()
+        card.flush("Stream.synchronize")
+        card.join()
+        card.timeline.wait_stream(self.stream_id)
+
+    def query(self) -> bool:
+        """Whether all its work has ended in modelled time. Flushes; asking takes the host a moment, too."""
+        card = runtime.card()
+        card.flush("Stream.query")
+        return card.timeline.poll_stream(self.stream_id)
+
+    def wait_event(self, event: Event | torch.Event) -> None:
+        """Work from here on starts after `event`."""
+        if isinstance(event, Event):
+            event.wait(self)
+        else:
+            event.synchronize()  # PyTorch's own, which no stream of the card has recorded
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Work from here on starts after what `stream` has."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event here; a new one where none is given."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.stream_id == self.stream_id
+
+    def __hash__(self) -> int:
+        return hash((Stream, self.stream_id))
+
+    def __repr__(self) -> str:
+        return f"<habana_frameworks.torch.hpu.Stream device=hpu:0 id={self.stream_id}>"
+
+
+class Event:
+    """A mark in a stream."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self.enable_timing = enable_timing
+        self._mark: int | None = None
+        self._timeline: Timeline | None = None  # that has the mark
+
+    def __del__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._timeline is not None and self._mark is not None:
+            self._timeline.forget(self._mark)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the end of all work that the stream (default: the current one) has so far."""
+        card = runtime.card()
+        card.flush("Event.record")
+        self._forget()
+        self._timeline = card.timeline
+        self._mark = self._timeline.mark((stream or _current).stream_id)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Later work of the stream (default: the current one) starts after the mark, if there is one."""
+        card = runtime.card()
+        card.flush("Event.wait")
+        if self._mark is not None:
+            card.timeline.stream_after((stream or _current).stream_id, self._mark)
+
+    def query(self) -> bool:
+        """Whether the mark was reached in modelled time. Flushes; asking takes the host a moment, too."""
+        card = runtime.card()
+        card.flush("Event.query")
+        return self._mark is None or card.timeline.poll_mark(self._mark)
+
+    def synchronize(self) -> None:
+        """Wait for the mark."""
+        card = runtime.card()
+        card.flush("Event.synchronize")
+        card.join()
+        if self._mark is not None:
+            card.timeline.host_after(self._mark)
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Modelled milliseconds from this event to `end_event`.
+
+        Raises:
+            RuntimeError: one of them was not recorded, or was made without `enable_timing`.
+        """
+        moments = []
+        for event, name in ((self, "start"), (end_event, "end")):
+            if event._mark is None:
+                raise RuntimeError(f"the {name} event was not recorded; call record() before elapsed_time()")
+            if not event.enable_timing:
+                raise RuntimeError(f"the {name} event has no time; make it with Event(enable_timing=True)")
+            moments.append(runtime.card().timeline.moment(event._mark))
+        start, end = moments
+        return (end - start) * 1e3
+
+
+_default = Stream(stream_id=0)
+_current = _default
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream that work goes to without any choice: id 0."""
+    return _default
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The chosen stream."""
+    return _current
+
+
+def set_stream(stream: Stream) -> None:
+    """Choose the stream for what follows."""
+    global _current
+    if stream is not None and stream != _current:
+        card = runtime.card()
+        card.flush("stream switch")
+        card.stream = stream.stream_id
+        _current = stream
+
+
+class StreamContext:
+    """Chooses a stream for a block."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+        self._before = _current
+
+    def __enter__(self) -> None:
+        self._before = _current
+        if self.stream is not None:
+            set_stream(self.stream)
+
+    def __exit__(self, *exception: Any) -> None:
+        if self.stream is not None:
+            set_stream(self._before)
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """`with stream(s):` chooses `s` for the block; None changes nothing."""
+    return StreamContext(stream)
+
+
+def be_the_accelerators() -> None:
+    """Have `torch.accelerator` give and take these streams: PyTorch's own would read an event as what it is not."""
+    if torch._C._get_privateuse1_backend_name() != "hpu":
+        return  # the device could not be built
+    torch.accelerator.current_stream = current_stream
+    torch.accelerator.set_stream = set_stream

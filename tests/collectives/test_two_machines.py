@@ -1,0 +1,183 @@
+"""Ranks in two network namespaces, joined by a cable: to each other they are on two machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from collectives.transport.keys import KeyPair
+
+from .hccl_ranks import HOST, ROOT, run_ranks
+from .network_namespaces import Namespaces, enter, reason_to_skip, two_namespaces
+from .test_hccl_wire import is_refused, membership
+
+EXAMPLE = f"{ROOT}/examples/mnist.py"
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Namespaces]:
+    reason = reason_to_skip()
+    if reason is not None:
+        pytest.skip(reason)
+    with two_namespaces() as found:
+        yield found
+
+
+def meet(rank: int, size: int, names: tuple[str, str], store: str) -> None:
+    """The first half of the ranks is in one namespace, the second in the other."""
+    enter(names[2 * rank // size])
+    dist.init_process_group(HOST, init_method=f"file://{store}", rank=rank, world_size=size)
+
+
+def talks(rank: int, size: int, names: tuple[str, str], store: str) -> tuple[list[str], bool]:
+    meet(rank, size, names, store)
+    total = torch.arange(700_000.0) + rank
+    dist.all_reduce(total)
+    assert torch.equal(total, torch.arange(700_000.0) * size + size * (size - 1) / 2)
+    message = torch.full((400_000,), float(rank))
+    dist.send(message, 3) if rank == 0 else dist.recv(message, 0) if rank == 3 else None
+    assert message[9] == (0 if rank == 3 else rank)
+    endpoints = [peer.wire.endpoint for peer in membership().peers if peer.wire is not None]
+    refused = True
+    if rank == 3:
+        victim = membership().peers[0].wire
+        assert victim is not None
+        for keys in (None, KeyPair.make()):
+            refused = refused and is_refused(victim.endpoint, keys, victim.key.encode(), [b"\x00{}"])
+    dist.barrier()
+    return endpoints, refused
+
+
+def test_ranks_in_two_namespaces_talk_and_refuse_a_client_without_keys(namespaces: Namespaces, tmp_path: Path) -> None:
+    here, there = namespaces.addresses
+    outcomes = run_ranks(
+        4, talks, namespaces.names, f"{tmp_path}/store", backend="", MASTER_ADDR=here, MASTER_PORT="29500"
+    )
+    endpoints, _ = outcomes[0].value
+    hosts = [endpoint.removeprefix("tcp://").partition(":")[0] for endpoint in endpoints]
+    assert hosts == [here, here, there, there]
+    assert all(outcome.value == (endpoints, True) for outcome in outcomes)
+
+
+def reduces(rank: int, size: int, names: tuple[str, str], store: str) -> None:
+    meet(rank, size, names, store)
+    data = torch.ones(1_000_000)
+    while True:
+        dist.all_reduce(data)
+
+
+def kill_one(processes: list[Any]) -> None:
+    time.sleep(1.0)
+    os.kill(processes[0].pid, signal.SIGKILL)
+
+
+def test_a_rank_that_is_killed_is_named_in_both_namespaces(namespaces: Namespaces, tmp_path: Path) -> None:
+    outcomes = run_ranks(
+        4,
+        reduces,
+        namespaces.names,
+        f"{tmp_path}/store",
+        backend="",
+        may_fail=True,
+        on_start=kill_one,
+        limit=11,
+        MASTER_ADDR=namespaces.addresses[0],
+    )
+    for outcome in outcomes[1:]:
+        assert outcome.error == "PeerLost" and "rank 0 (process" in outcome.text, outcome
+
+
+def test_a_machine_that_vanishes_is_noticed_in_seconds(tmp_path: Path) -> None:
+    if (reason := reason_to_skip()) is not None:
+        pytest.skip(reason)
+    with two_namespaces() as found:
+
+        def unplug(processes: list[Any]) -> None:
+            time.sleep(1.0)
+            found.unplug()
+
+        outcomes = run_ranks(
+            4,
+            reduces,
+            found.names,
+            f"{tmp_path}/store",
+            backend="",
+            may_fail=True,
+            on_start=unplug,
+            limit=20,
+            MASTER_ADDR=found.addresses[0],
+        )
+    for rank, outcome in enumerate(outcomes):
+        away = "rank [23]" if rank < 2 else "rank [01]"
+        assert outcome.error == "PeerLost", outcome
+        assert re.search(rf"{away} \(process \d+ on \S+\) has died or cannot be reached any more", outcome.text)
+        assert outcome.seconds < 12
+
+
+WITH_FIGURES = """
+import json, os, runpy, sys
+import torch
+from device import interop
+
+folder, path = sys.argv[1:3]
+sys.argv = sys.argv[2:]
+runpy.run_path(path, run_name="__main__")
+report = interop.runtime.card().report()
+with open(f"{folder}/{os.environ['RANK']}.json", "w") as file:
+    json.dump({key: report[key] for key in ("time", "collectives", "engines")}, file)
+"""
+
+
+def launch(folder: Path, ranks: int, *launcher: str, prefix: list[str] | None = None) -> subprocess.Popen[str]:
+    """Start the example; each rank leaves its modelled figures in the folder."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "with_figures.py"
+    script.write_text(WITH_FIGURES)
+    command = [
+        *(prefix or []),
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        str(ranks),
+        *launcher,
+    ]
+    arguments = [str(script), str(folder), EXAMPLE, "--hpu", "--train-samples", "1024", "--batch-size", "32"]
+    environment = os.environ | {"PT_HPU_LAZY_MODE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
+    return subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+
+
+def results(folder: Path, *launched: subprocess.Popen[str]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Checksums of the parameters, and modelled figures by rank."""
+    output = "".join(process.communicate(timeout=200)[0] for process in launched)
+    assert all(process.returncode == 0 for process in launched), output
+    assert "Loss" in output
+    figures = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(8)]
+    return re.findall(r"parameters of rank \d: (\w{16})", output), figures
+
+
+@pytest.mark.slow
+def test_the_example_trains_on_two_machines_as_on_one(namespaces: Namespaces, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    checksums, figures = results(one, launch(one, 8, "--standalone"))
+    rendezvous = ("--nnodes", "2", "--master-addr", namespaces.addresses[0], "--master-port", "29577")
+    machines = [
+        launch(two, 4, *rendezvous, "--node-rank", str(node), prefix=namespaces.command(node)) for node in range(2)
+    ]
+    checksums_of_two, figures_of_two = results(two, *machines)
+    assert len(checksums) == len(checksums_of_two) == 8 and len(set(checksums + checksums_of_two)) == 1
+    assert figures == figures_of_two and figures[0]["collectives"]["count"] > 0
