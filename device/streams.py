@@ -184,5 +184,5 @@ def be_the_accelerators() -> None:
     """Have `torch.accelerator` give and take these streams: PyTorch's own would read an event as what it is not."""
     if torch._C._get_privateuse1_backend_name() != "hpu":
         return  # the device could not be built
-    torch.accelerator.current_stream = current_stream
-    torch.accelerator.set_stream = set_stream
+    torch.accelerator.current_stream = current_stream  # type: ignore[assignment]
+    torch.accelerator.set_stream = set_stream  # type: ignore[assignment]
