@@ -315,6 +315,30 @@ def test_ports_can_be_chosen_and_run_out() -> None:
     assert all(low <= outcome.value < low + 20 for outcome in outcomes)
 
 
+def second_try(rank: int, size: int, store: str, taken: int) -> str:
+    os.environ["HPUCLUSTER_WIRE_PORTS"] = str(taken)
+    first = message(lambda: control_plane().open_wire(is_one_network=True))
+    del os.environ["HPUCLUSTER_WIRE_PORTS"]
+    dist.init_process_group(HOST, init_method=f"file://{store}", rank=rank, world_size=size)
+    dist.barrier()
+    return first
+
+
+def test_a_process_that_could_not_listen_may_try_again(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        probe.listen()
+        taken = probe.getsockname()[1]
+        outcomes = run_ranks(2, second_try, f"{tmp_path}/store", taken, backend="", machines="ab")
+    assert all("cannot listen on 127.0.0.1" in outcome.value for outcome in outcomes)
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this kernel has no IPv6")
+def test_addresses_of_version_6() -> None:
+    ports = [outcome.value for outcome in run_ranks(2, port, machines="ab", HPUCLUSTER_WIRE_ADDRESS="::1")]
+    assert all(0 < found < 65536 for found in ports)
+
+
 def joins(rank: int, size: int) -> None:
     """The error comes when the group is made."""
 
