@@ -8,7 +8,7 @@ import math
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -67,8 +67,7 @@ TABLE_OFFSET = SHAPE_OFFSET + _SHAPE.size
 """Where things are in a header; the native data plane writes and compares headers too."""
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """The part of a header that all ranks must share.
 
     `shapes` holds one shape per tensor (or per block of a list); only the first is named in messages. It is

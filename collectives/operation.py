@@ -46,7 +46,7 @@ class Operation:
     @property
     def nbytes(self) -> int:
         """The size that it is asked for; of uneven blocks only once the ranks have agreed on them."""
-        return sum(part.exchange.model_bytes for part in self.parts)
+        return sum([part.exchange.model_bytes for part in self.parts])
 
     def describe(self) -> str:
         """In words, without the sequence number: `all_reduce(SUM) of float32[4]`."""

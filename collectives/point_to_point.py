@@ -178,8 +178,8 @@ class PointToPoint:
         except CollectiveTimeout:
             rank, wanted = communicator.ranks[peer], "recv" if kind == "send" else "send"
             error = CollectiveTimeout(
-                f"{work.describe()} timed out after {guard.timeout_s:g} s: rank {rank} has not called its {wanted}. "
-                "More time: init_process_group(timeout=...) or HPUCLUSTER_COLLECTIVE_TIMEOUT (seconds)"
+                f"{work.describe()} timed out after {guard.timeout_s:g} s: rank {rank} has not called the {wanted} for "
+                "it. More time: init_process_group(timeout=...) or HPUCLUSTER_COLLECTIVE_TIMEOUT (seconds)"
             )
             communicator.break_up(error)
         except Exception as failure:

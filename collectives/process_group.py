@@ -16,10 +16,12 @@ import torch.distributed as dist
 
 from device.backend.untraced import untraced
 from device.card import current_card
+from device.environment import flag
 from device.fences import Extent
 
 from .calls import movements, reductions
 from .calls.checks import check_peer, check_tensor, single
+from .calls.options import options
 from .calls.staging import Staging
 from .communicator import Communicator
 from .data_movement import moves_data
@@ -60,29 +62,31 @@ class HcclProcessGroup(Identity):
 
     # -- reductions ----------------------------------------------------------------------------------------
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+    def allreduce(
+        self, tensors: Any, opts: Any = None, *, op: Any = None, timeout: timedelta | None = None
+    ) -> dist.Work:
         """Reduce in place; every rank gets the same bits."""
-        opts = _reduce_options(opts, timeout)
+        opts = options(dist.AllreduceOptions, opts, op=op, timeout=timeout)
         tensor = single(tensors, "all_reduce")
         return self._issue(reductions.all_reduce(self.communicator, "all_reduce", [tensor], opts.reduceOp), opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         """`allreduce` of several tensors as one operation."""
-        opts = _reduce_options(opts)
+        opts = options(dist.AllreduceOptions, opts)
         name = "all_reduce_coalesced"
         return self._issue(reductions.all_reduce(self.communicator, name, tensors, opts.reduceOp), opts)
 
-    def reduce(self, tensors: Any, opts: Any = None) -> dist.Work:
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, *, root: int | None = None) -> dist.Work:
         """Reduce to the root; the other ranks' tensors stay as they are."""
-        opts = opts or dist.ReduceOptions()
+        opts = options(dist.ReduceOptions, opts, root, op)
         root, tensor = self._root(opts, "reduce"), single(tensors, "reduce")
         return self._issue(reductions.all_reduce(self.communicator, "reduce", [tensor], opts.reduceOp, root), opts)
 
-    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
+    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, *, op: Any = None) -> dist.Work:
         """Block r of the list is reduced at rank r."""
         name = "reduce_scatter"
         blocks = input_tensors if isinstance(input_tensors[0], torch.Tensor) else single(input_tensors, name)
-        return self._reduce_scatter(name, [(single(output_tensors, name), blocks)], opts)
+        return self._reduce_scatter(name, [(single(output_tensors, name), blocks)], opts, op)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
         """The input's r-th part (along dimension 0) is reduced at rank r."""
@@ -93,8 +97,10 @@ class HcclProcessGroup(Identity):
         pairs = list(zip(outputs, inputs, strict=True))
         return self._reduce_scatter("reduce_scatter_tensor_coalesced", pairs, opts)
 
-    def _reduce_scatter(self, name: str, pairs: Sequence[tuple[torch.Tensor, Any]], opts: Any) -> dist.Work:
-        opts = opts or dist.ReduceScatterOptions()
+    def _reduce_scatter(
+        self, name: str, pairs: Sequence[tuple[torch.Tensor, Any]], opts: Any, op: Any = None
+    ) -> dist.Work:
+        opts = options(dist.ReduceScatterOptions, opts, op=op)
         return self._issue(reductions.reduce_scatter(self.communicator, name, pairs, opts.reduceOp), opts)
 
     # -- gathers -------------------------------------------------------------------------------------------
@@ -123,9 +129,11 @@ class HcclProcessGroup(Identity):
         pairs = list(zip(outputs, inputs, strict=True))
         return self._issue(movements.all_gather(self.communicator, name, pairs), opts)
 
-    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
+    def gather(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, *, root: int | None = None
+    ) -> dist.Work:
         """Every rank's tensor, in a list at the root."""
-        opts = opts or dist.GatherOptions()
+        opts = options(dist.GatherOptions, opts, root)
         root = self._root(opts, "gather")
         outputs = single(output_tensors, "gather") if root == self.rank() else ()
         source = single(input_tensors, "gather")
@@ -133,15 +141,19 @@ class HcclProcessGroup(Identity):
 
     # -- from one rank, all to all, barrier ----------------------------------------------------------------
 
-    def broadcast(self, tensors: Any, opts: Any = None) -> dist.Work:
+    def broadcast(self, tensors: Any, opts: Any = None, *, root: int | None = None) -> dist.Work:
         """The root's tensor on every rank."""
-        opts = opts or dist.BroadcastOptions()
+        opts = options(dist.BroadcastOptions, opts, root)
         tensor, root = single(tensors, "broadcast"), self._root(opts, "broadcast")
         return self._issue(movements.broadcast(self.communicator, tensor, root), opts)
 
-    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
+    def scatter(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, *, root: int | None = None
+    ) -> dist.Work:
         """Block r of the root's list at rank r."""
-        opts = opts or dist.ScatterOptions()
+        if flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False):
+            raise CollectiveError("scatter is currently not supported with HCCL (PT_HPU_ENABLE_LAZY_COLLECTIVES=1)")
+        opts = options(dist.ScatterOptions, opts, root)
         root = self._root(opts, "scatter")
         blocks = single(input_tensors, "scatter") if root == self.rank() else ()
         output = single(output_tensors, "scatter")
@@ -244,7 +256,7 @@ class HcclProcessGroup(Identity):
         group_desc: str | None = None,
         device_types: Sequence[torch.device] | None = None,
     ) -> HcclProcessGroup | None:
-        """A group of some ranks of this one, None where this rank is not among them; all ranks of this one call it."""
+        """A group of some ranks of this one; None where this rank is not among them. All ranks call it."""
         self._splits += 1
         members = sorted(ranks)
         if self.rank() not in members:
@@ -297,15 +309,3 @@ class HcclProcessGroup(Identity):
     alltoall_base = all_to_all_single
     start_coalescing = _start_coalescing
     end_coalescing = _end_coalescing
-
-
-def _reduce_options(opts: Any, timeout: timedelta | None = None) -> Any:
-    """All-reduce options from options, from a ReduceOp, or from nothing."""
-    if opts is not None and hasattr(opts, "reduceOp"):
-        return opts
-    made = dist.AllreduceOptions()
-    if opts is not None:
-        made.reduceOp = opts
-    if timeout is not None:
-        made.timeout = timeout
-    return made

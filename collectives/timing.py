@@ -10,8 +10,7 @@ What was issued first keeps its time, since its end is told to its ranks before 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from device.network import Transfer
 
@@ -23,8 +22,7 @@ Use = tuple[str, Any]
 """A direction, "out" or "in", and a link."""
 
 
-@dataclass(frozen=True)
-class _Issued:
+class _Issued(NamedTuple):
     """A transfer that is not accounted yet, as this card expects it."""
 
     uses: frozenset[Use]
@@ -64,14 +62,14 @@ class Line:
         """The next transfer, of which `arrivals` are the ranks' own, in their order; `own` is this rank's place there.
         None where no card takes part.
         """
-        met = max(arrival.moment for arrival in arrivals)
+        met, _ = max(arrivals)
         if met < 0:
             return None
         begin = arrivals[own].moment
         start = max(met, self.free_at)
-        backlog = max(arrival.backlog for arrival in arrivals)
+        backlog = max([arrival.backlog for arrival in arrivals])
         self.free_at = start + self._model.seconds(pattern, nbytes) + backlog
-        last = next(rank for rank, arrival in zip(self.ranks, arrivals, strict=True) if arrival.moment == met)
+        last = self.ranks[[arrival.moment for arrival in arrivals].index(met)]
         return Transfer(
             operation=operation,
             nbytes=nbytes,

@@ -39,8 +39,7 @@ class HcclWork(dist.Work):
         self._sequence = sequence
         self._lock = threading.Lock()
         self._is_over = False
-        self._finished = threading.Event()
-        self._finished.set()
+        self._finished: threading.Event | None = None  # there is none where the issuing thread completes it
         self._completing: int | None = None  # thread
         self._error: BaseException | None = None
         self._future: torch.futures.Future | None = None
@@ -55,7 +54,7 @@ class HcclWork(dist.Work):
 
     def becomes_asynchronous(self) -> threading.Event:
         """Another thread will complete it, and then set this event."""
-        self._finished.clear()
+        self._finished = threading.Event()
         return self._finished
 
     def complete(self, error: BaseException | None = None) -> None:
@@ -87,19 +86,23 @@ class HcclWork(dist.Work):
         release(self)
         if self._is_awaited():
             seconds = timeout.total_seconds() if timeout is not None else 0.0
-            if not self._finished.wait(seconds if seconds > 0 else None):
+            if not self._wait_finished(seconds if seconds > 0 else None):
                 raise CollectiveTimeout(f"{self._description()} is not over after wait({seconds:g} s)")
         self.join()
         return True
 
     def _is_awaited(self) -> bool:
         # A callback of the future runs in the completing thread, which cannot wait for itself.
-        return not self._finished.is_set() and self._completing != threading.get_ident()
+        finished = self._finished
+        return finished is not None and not finished.is_set() and self._completing != threading.get_ident()
+
+    def _wait_finished(self, seconds: float | None = None) -> bool:
+        return self._finished is None or self._finished.wait(seconds)
 
     def join(self) -> None:
         """Wait for the end and account it."""
         if self._is_awaited():
-            self._finished.wait()
+            self._wait_finished()
         if self._error is not None:
             raise _copy(self._error) from self._error
         self._ledger.settle(self._sequence, self.waits)
@@ -130,11 +133,12 @@ class HcclWork(dist.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            if self.has_inline_callbacks:
-                self._future = CollectiveFuture(self._finished)
+            future: torch.futures.Future
+            if self.has_inline_callbacks and self._finished is not None:
+                future = CollectiveFuture(self._finished)
             else:
-                self._future = torch.futures.Future()
-            future = self._future
+                future = torch.futures.Future()
+            self._future = future
             is_over = self._is_over
         if is_over:
             self._fill(future)

@@ -12,18 +12,16 @@ from .network import Transfer
 from .timeline import STREAM
 
 
-def host_view(tensor: torch.Tensor) -> torch.Tensor:
+def host_view(tensor: torch.Tensor, extent: Extent | None) -> torch.Tensor:
     """A CPU tensor over the same memory as an hpu tensor (sizes, strides and offset alike); pending work runs first.
 
-    A CPU tensor is returned as it is. Writing to the view writes the hpu tensor. What is under way on that memory is
-    waited for.
+    Writing to the view writes the hpu tensor. What is under way on its `extent` (None: it has no elements) is waited
+    for.
     """
-    if tensor.device.type != "hpu":
-        return tensor
     card = runtime.card()
     card.flush("collective")
-    if tensor.numel():
-        card.fences.before_extent(extent_of(tensor))
+    if extent is not None:
+        card.fences.before_extent(extent)
     bridge = runtime.bridge()
     bridge.require_residency(tensor)
     return bridge.host_alias(tensor)
@@ -41,6 +39,11 @@ def add_fence(wait: Callable[[], None], extents: Sequence[Extent]) -> Fence:
     fence = Fence(wait, extents)
     runtime.card().fences.add(fence)
     return fence
+
+
+def ddp_step(gradients: int) -> None:
+    """A training step in DistributedDataParallel begins, which handles so many gradients."""
+    runtime.card().timeline.reducer(gradients)
 
 
 def collective_arrival(

@@ -46,9 +46,12 @@ class Stream:
         card.flush("Stream.query")
         return card.timeline.poll_stream(self.stream_id)
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: Event | torch.Event) -> None:
         """Work from here on starts after `event`."""
-        event.wait(self)
+        if isinstance(event, Event):
+            event.wait(self)
+        else:
+            event.synchronize()  # PyTorch's own, which no stream of the card has recorded
 
     def wait_stream(self, stream: Stream) -> None:
         """Work from here on starts after what `stream` has."""
@@ -175,3 +178,11 @@ class StreamContext:
 def stream(stream: Stream | None) -> StreamContext:
     """`with stream(s):` chooses `s` for the block; None changes nothing."""
     return StreamContext(stream)
+
+
+def be_the_accelerators() -> None:
+    """Have `torch.accelerator` give and take these streams: PyTorch's own would read an event as what it is not."""
+    if torch._C._get_privateuse1_backend_name() != "hpu":
+        return  # the device could not be built
+    torch.accelerator.current_stream = current_stream  # type: ignore[assignment]
+    torch.accelerator.set_stream = set_stream  # type: ignore[assignment]

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-ADDRESS, RANK, RANKS = "COLLECTIVES_ORDERS", "COLLECTIVES_RANK", "COLLECTIVES_RANKS"
-"""Environment variables: the socket's path; place and number of ranks where nobody else says so."""
+ADDRESS, STORE = "COLLECTIVES_ORDERS", "COLLECTIVES_STORE"
+RANK, RANKS = "COLLECTIVES_RANK", "COLLECTIVES_RANKS"
+"""Environment variables: paths of the socket and of the rendezvous; place and number of ranks, where no launcher says
+so.
+"""
 
 FLOAT = 4
 """Bytes of an element; all data is float32."""
@@ -28,7 +30,7 @@ def elements(nbytes: int, ranks: int) -> tuple[int, int]:
 
 
 def serve(rank: int, prepare: Callable[[str, int], Callable[[], Any]], meet: Callable[[], Any]) -> None:
-    """Run orders until the driver hangs up, then end at once.
+    """Run orders until the driver hangs up.
 
     `prepare(op, nbytes)` returns what runs the operation once; `meet` is a barrier. The answer is the seconds per
     repetition.
@@ -50,5 +52,3 @@ def serve(rank: int, prepare: Callable[[str, int], Callable[[], Any]], meet: Cal
             run()
         taken = (time.perf_counter() - begin) / repeats
         print(json.dumps(taken), file=stream, flush=True)
-    sys.stdout.flush()
-    os._exit(0)  # gloo's own end aborts now and then

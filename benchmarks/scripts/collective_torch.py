@@ -9,7 +9,22 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from collective_orders import RANK, RANKS, elements, serve
+from collective_orders import FLOAT, RANK, RANKS, elements, serve
+
+from collectives.transport import native
+
+FLOAT32 = 6
+"""As `collectives/transport/csrc/kernels.h` numbers the types."""
+
+
+def copies_and_sums(rank: int, ranks: int, count: int) -> Callable[[], Any]:
+    """What one rank has to do in an all_reduce, with nobody to wait for."""
+    data = torch.zeros(count)
+    slot = native.SLOT_BYTES
+    generations = max(2, native.LARGE_BYTES // slot // ranks)
+    ring = torch.zeros(generations * slot, dtype=torch.uint8)
+    passes = native.library().hccl_passes
+    return lambda: passes(FLOAT32, rank, ring.data_ptr(), slot, generations, data.data_ptr(), count * FLOAT, ranks)
 
 
 def preparation(rank: int, ranks: int, device: str) -> Callable[[str, int], Callable[[], Any]]:
@@ -19,6 +34,8 @@ def preparation(rank: int, ranks: int, device: str) -> Callable[[str, int], Call
         count, block = elements(nbytes, ranks)
         if op == "barrier":
             return dist.barrier
+        if op == "all_reduce_bound":
+            return copies_and_sums(rank, ranks, count)
         if op in ("all_reduce", "reduce", "broadcast", "send_recv"):
             tensor = torch.zeros(count, device=device)
             if op == "all_reduce":
@@ -57,6 +74,7 @@ def main() -> None:
         backend, init_method=f"file://{os.environ['COLLECTIVES_STORE']}", rank=rank, world_size=ranks
     )
     serve(rank, preparation(rank, ranks, device), dist.barrier)
+    os._exit(0)  # gloo's own end aborts now and then
 
 
 if __name__ == "__main__":

@@ -47,11 +47,15 @@ class Staging:
         kind = tensor.device.type
         if self._device not in (None, kind):
             raise CollectiveError(
-                f"a collective was given tensors on {self._device} and on {kind}; move all to one: tensor.to('hpu')"
+                f"a collective was given tensors on {self._device} and on {kind}; move them together, tensor.to('hpu')"
             )
         self._device = kind
-        if kind != "cpu":
-            self.is_on_card = True
-            if tensor.numel():
-                self.extents.append(interop.extent_of(tensor))
-        return interop.host_view(tensor.detach())
+        if tensor.requires_grad:
+            tensor = tensor.detach()
+        if kind == "cpu":
+            return tensor
+        self.is_on_card = True
+        extent = interop.extent_of(tensor) if tensor.numel() else None
+        if extent is not None:
+            self.extents.append(extent)
+        return interop.host_view(tensor, extent)

@@ -12,7 +12,8 @@ from ..guard import Guard
 from ..transport.agreement import Table, describe_last, disagreement, split_difference, split_tables
 from ..transport.lanes import DATA, HEADERS
 from ..transport.membership import Membership
-from ..transport.shared_transport import SMALL_BYTES, LocalTransport, SharedTransport
+from ..transport.native import SMALL_BYTES
+from ..transport.shared_transport import LocalTransport, SharedTransport
 from ..transport.subgroup import Subgroup
 from . import movements
 from .accumulate import Accumulator

@@ -84,8 +84,8 @@ def ports() -> Iterable[int]:
     return range(low, high + 1)
 
 
-def endpoint(address: str, port: int) -> str:
-    """A ZeroMQ endpoint: `tcp://10.0.0.1:41000`, with brackets around an IPv6 address."""
+def endpoint(address: str, port: int | str) -> str:
+    """A ZeroMQ endpoint: `tcp://10.0.0.1:41000`, with brackets around an IPv6 address; port `*` is any free one."""
     return f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}"
 
 

@@ -79,6 +79,9 @@ class Gatekeeper:
         bell.send(b"")
         self._thread.join(timeout=2)
         bell.close(0)
+        if not self._thread.is_alive():
+            self._questions.close(0)
+            self._failures.close(0)
 
     def _run(self) -> None:
         poller = zmq.Poller()

@@ -25,6 +25,14 @@ if platform.machine() == "x86_64":
     LEVELS["avx2"] = ["-mavx2", "-mf16c"]
     LEVELS["avx512"] = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mf16c"]
 
+MIB = 1024 * 1024
+SMALL_BYTES = 16 * 1024
+"""What can go with the headers, for each rank."""
+LARGE_BYTES = 6 * MIB
+"""Buffers of the larger operations, unless HPUCLUSTER_SHM_MB says otherwise: what the caches hold, not more."""
+SLOT_BYTES = 128 * 1024
+"""Of them, what is filled at a time."""
+
 DONE, DELAYED, DISAGREED, NEEDS_BUFFERS = 0, 1, 2, 3
 """What a call returns."""
 ALL = -1

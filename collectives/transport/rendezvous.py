@@ -72,6 +72,8 @@ def meet(store: dist.Store, label: str, own: int, ranks: Sequence[int], timeout_
     try:
         plane.reach(membership, time.monotonic() + timeout_s, f"process group {label}")
     except CollectiveError as error:
+        # A rank that has met with a problem first is gone by now, and its problem is the one to tell.
+        table.raise_problem("connected/")
         table.publish("connected/", {"problem": str(error)})
         raise
     table.exchange("connected/", {})  # nobody leaves while others are still connecting to it
@@ -118,6 +120,16 @@ class _Table:
                 "serves it, usually rank 0"
             ) from error
         for rank, found in zip(self._ranks, entries, strict=True):
-            if "problem" in found:
-                raise CollectiveError(f"process group {self._label}: rank {rank}: {found['problem']}")
+            self._check(rank, found)
         return entries
+
+    def raise_problem(self, kind: str) -> None:
+        """Raise the problem that a rank has published, if one has."""
+        for place, rank in enumerate(self._ranks):
+            key = f"hccl/{kind}{place}"
+            if self._store.check([key]):
+                self._check(rank, json.loads(self._store.get(key)))
+
+    def _check(self, rank: int, entry: dict[str, Any]) -> None:
+        if "problem" in entry:
+            raise CollectiveError(f"process group {self._label}: rank {rank}: {entry['problem']}")

@@ -26,9 +26,6 @@ from .plans import Planner
 from .shared_memory import MIB, Segment, segment_name
 from .subgroup import Subgroup
 
-SMALL_BYTES = 16 * 1024  # what one barrier can carry for each rank
-LARGE_BYTES = 6 * MIB  # buffers of the larger operations, unless HPUCLUSTER_SHM_MB says otherwise
-SLOT_BYTES = 128 * 1024  # of them, what is filled at a time
 _LEAST_LARGE_BYTES = 256 * 1024
 _LINE_BYTES = 64
 _SMALL_GENERATIONS = _BOARD_GENERATIONS = 2
@@ -63,7 +60,11 @@ class SharedTransport:
         self._library = native.library()
         board_bytes = header.header_bytes(ranks)
         signals_bytes = self._library.hccl_signals_bytes(ranks)
-        layout = [signals_bytes, _BOARD_GENERATIONS * ranks * board_bytes, _SMALL_GENERATIONS * ranks * SMALL_BYTES]
+        layout = [
+            signals_bytes,
+            _BOARD_GENERATIONS * ranks * board_bytes,
+            _SMALL_GENERATIONS * ranks * native.SMALL_BYTES,
+        ]
         self._segment = self._share(
             "signals", lambda: Segment.create(segment_name(group, "signals"), sum(layout)), guard
         )
@@ -81,8 +82,8 @@ class SharedTransport:
             boards=begin + layout[0],
             small=begin + layout[0] + layout[1],
             board_bytes=board_bytes,
-            small_bytes=SMALL_BYTES,
-            slot_limit=SLOT_BYTES,
+            small_bytes=native.SMALL_BYTES,
+            slot_limit=native.SLOT_BYTES,
             key_bytes=header.KEY_BYTES,
             arrival_offset=header.ARRIVAL_OFFSET,
             shape_offset=header.SHAPE_OFFSET,
@@ -167,7 +168,7 @@ class SharedTransport:
         budget, name = buffer_budget(), segment_name(self._group, "buffers")
         if budget is not None:
             return Segment.create(name, max(budget, _LINE_BYTES * self._ranks**2))
-        nbytes = LARGE_BYTES
+        nbytes = native.LARGE_BYTES
         while True:
             try:
                 return Segment.create(name, nbytes)

@@ -84,12 +84,13 @@ class Wire:
         problem = ""
         for port in ports():
             try:
-                self._inbox.bind(f"tcp://{address}:*" if port == 0 else endpoint(address, port))
+                self._inbox.bind(endpoint(address, port or "*"))
             except zmq.ZMQError as error:
                 problem = str(error)
                 continue
             return int(self._inbox.getsockopt(zmq.LAST_ENDPOINT).rpartition(b":")[2])
         self.gate.stop()
+        self._inbox.close(0)
         raise ConfigurationError(
             f"cannot listen on {address} for ranks of other machines: {problem}; choose other ports "
             "(HPUCLUSTER_WIRE_PORTS) or another interface (HPUCLUSTER_WIRE_INTERFACE)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -18,6 +19,9 @@ from .settings import OPTIONAL, Settings, rank_environment
 GRACE_S = 10.0
 """Seconds in which ranks end by themselves after one has failed; their group notices."""
 _LOOK_S = 0.02
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class RankFailed(RuntimeError):
@@ -58,6 +62,7 @@ def _fork(settings: Settings, rank: int) -> int:
     if process:
         return process
     status = one.FAILED
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # not to go on for hours when whoever started it was killed
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         for name in OPTIONAL:

@@ -33,9 +33,18 @@ if ROOT not in sys.path:
 for library in (native, data_plane):
     library.ensure_built()  # once here, instead of in every child
 
+_PARALLEL = (
+    "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.optim",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+)
+
 # Children are forked from one server that has imported everything, which takes milliseconds instead of seconds.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.distributed", "collectives", "hypothesis", "pytest"])
+_context.set_forkserver_preload(["torch", "torch.distributed", "collectives", "hypothesis", "pytest", *_PARALLEL])
 
 
 @dataclass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,15 +19,7 @@ import collectives
 
 from .hccl_ranks import HOST, Job, _context
 
-# What the jobs of these tests import; once in the fork server instead of in every rank.
-PRELOAD = (
-    "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
-    "torch.distributed.checkpoint",
-    "torch.distributed.fsdp",
-    "torch.distributed.optim",
-    "torch.distributed.pipelining",
-    "torch.distributed.tensor.parallel",
-)
+_numbers = itertools.count(1)
 
 
 def _serve(rank: int, size: int, setup: dict[str, Any], pipe: Connection) -> None:
@@ -58,7 +50,10 @@ class RankPool:
 
     def __init__(self, size: int, backend: str = "hccl", timeout: float = 20, **environ: str) -> None:
         self.size = size
-        self._setup = {"environ": {"HPUCLUSTER_JOB_ID": f"test{os.getpid()}", **environ}, "backend": backend}
+        self._setup = {
+            "environ": {"HPUCLUSTER_JOB_ID": f"pool{os.getpid()}-{next(_numbers)}", **environ},
+            "backend": backend,
+        }
         self._setup["timeout"] = timeout
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._processes: list[Any] = []
@@ -120,11 +115,10 @@ class RankPool:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+        if kill:
+            collectives.remove_leftovers(self._setup["environ"]["HPUCLUSTER_JOB_ID"])
 
 
-def same(values: list[Any]) -> bool:
+def all_equal(values: list[Any]) -> bool:
     """Whether every rank gave the same."""
     return all(value == values[0] for value in values)
-
-
-Pools = Callable[[int, str], RankPool]

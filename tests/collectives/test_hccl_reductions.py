@@ -10,7 +10,7 @@ import torch.distributed as dist
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collectives.transport.shared_transport import SLOT_BYTES, SMALL_BYTES
+from collectives.transport.native import SLOT_BYTES, SMALL_BYTES
 
 from .hccl_ranks import run_ranks
 

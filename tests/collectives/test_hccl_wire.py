@@ -162,7 +162,7 @@ def kill_one(processes: list[Any]) -> None:
     os.kill(processes[2].pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("machines", ("aabb", "aaab", "abca"))
+@pytest.mark.parametrize("machines", ("aabb", "abca"))
 def test_a_rank_is_killed_in_the_middle_of_an_all_reduce(machines: str) -> None:
     outcomes = run_ranks(4, reduces_until_killed, machines=machines, on_start=kill_one, may_fail=True, limit=20)
     for rank in (0, 1, 3):
@@ -172,13 +172,13 @@ def test_a_rank_is_killed_in_the_middle_of_an_all_reduce(machines: str) -> None:
 # -- mismatches and delays -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("machines", ("abb", "aab", "aba"))
+@pytest.mark.parametrize("machines", ("abb", "aba"))
 def test_ranks_that_disagree_are_named_on_both_machines(machines: str) -> None:
     here, there = run_ranks(3, mismatches), run_ranks(3, mismatches, machines=machines)
     assert [outcome.value for outcome in here] == [outcome.value for outcome in there]
 
 
-@pytest.mark.parametrize("machines", ("aab", "abb", "abc"))
+@pytest.mark.parametrize("machines", ("aab", "abb"))
 def test_a_rank_that_never_joins_is_named_on_both_machines(machines: str) -> None:
     outcomes = run_ranks(3, one_is_missing, machines=machines, timeout=1)
     for rank in (0, 2):
@@ -313,6 +313,30 @@ def test_ports_can_be_chosen_and_run_out() -> None:
     low = 41000 + os.getpid() % 1000 * 20
     outcomes = run_ranks(3, port, machines="abc", HPUCLUSTER_WIRE_PORTS=f"{low}-{low + 19}")
     assert all(low <= outcome.value < low + 20 for outcome in outcomes)
+
+
+def second_try(rank: int, size: int, store: str, taken: int) -> str:
+    os.environ["HPUCLUSTER_WIRE_PORTS"] = str(taken)
+    first = message(lambda: control_plane().open_wire(is_one_network=True))
+    del os.environ["HPUCLUSTER_WIRE_PORTS"]
+    dist.init_process_group(HOST, init_method=f"file://{store}", rank=rank, world_size=size)
+    dist.barrier()
+    return first
+
+
+def test_a_process_that_could_not_listen_may_try_again(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        probe.listen()
+        taken = probe.getsockname()[1]
+        outcomes = run_ranks(2, second_try, f"{tmp_path}/store", taken, backend="", machines="ab")
+    assert all("cannot listen on 127.0.0.1" in outcome.value for outcome in outcomes)
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this kernel has no IPv6")
+def test_addresses_of_version_6() -> None:
+    ports = [outcome.value for outcome in run_ranks(2, port, machines="ab", HPUCLUSTER_WIRE_ADDRESS="::1")]
+    assert all(0 < found < 65536 for found in ports)
 
 
 def joins(rank: int, size: int) -> None:

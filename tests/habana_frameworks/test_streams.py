@@ -150,3 +150,11 @@ def test_a_card_that_is_closed_says_so(script) -> None:  # type: ignore[no-untyp
         """
     )
     assert done.stdout.count("the card is closed") == 3
+
+
+def test_the_accelerators_streams_are_the_cards() -> None:
+    stream = torch.accelerator.current_stream()
+    assert stream == torch.hpu.current_stream()
+    stream.wait_event(torch.hpu.Event())
+    stream.wait_event(torch.Event("hpu"))
+    torch.accelerator.set_stream(torch.hpu.default_stream())

@@ -70,6 +70,7 @@ from .streams import (
     Event,
     Stream,
     StreamContext,
+    be_the_accelerators,
     current_stream,
     default_stream,
     set_stream,
@@ -77,6 +78,7 @@ from .streams import (
 )
 
 registration.register(sys.modules[__name__])
+be_the_accelerators()
 
 
 def __getattr__(name: str) -> bool:

@@ -6,10 +6,20 @@ from device.streams import (
     Event,
     Stream,
     StreamContext,
+    be_the_accelerators,
     current_stream,
     default_stream,
     set_stream,
     stream,
 )
 
-__all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
+__all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
+    "be_the_accelerators",
+    "current_stream",
+    "default_stream",
+    "set_stream",
+    "stream",
+]
