@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .warm_python import WarmPython
 
@@ -18,10 +19,20 @@ os.environ["PT_HPU_LAZY_MODE"] = "1"
 # Tests run side by side, and threads of PyTorch's that spin for the same cores take several times the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# How long an example takes is this machine's affair.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("any machine")
+
 ROOT = Path(__file__).resolve().parent.parent
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
 
 Script = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A worker per core, up to four; none for a single file, whose tests run one after another anyway."""
+    files = {argument.partition("::")[0] for argument in config.args}
+    return 0 if len(files) == 1 and files.pop().endswith(".py") else min(len(os.sched_getaffinity(0)), 4)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from device.backend import native
+from device.backend import compilation, native
 
 
 @pytest.fixture
@@ -35,8 +35,17 @@ def test_a_program_without_the_card_builds_nothing_and_sees_plain_pytorch(fresh_
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.fixture
+def quick_compiler(tmp_path: Path) -> str:
+    """The compiler without optimisation: how fast the bridge is does not matter here."""
+    path = tmp_path / "quick-c++"
+    path.write_text(f'#!/bin/sh\nexec {compilation.compiler("the test", "a bridge")} "$@" -O0\n')
+    path.chmod(0o755)
+    return str(path)
+
+
 @pytest.mark.slow
-def test_the_first_use_builds_and_the_second_finds_it(fresh_script, tmp_path: Path) -> None:
+def test_the_first_use_builds_and_the_second_finds_it(fresh_script, tmp_path: Path, quick_compiler: str) -> None:
     code = """
         import torch
         place = torch.device("hpu")  # made before there is a bridge
@@ -46,7 +55,7 @@ def test_the_first_use_builds_and_the_second_finds_it(fresh_script, tmp_path: Pa
         assert torch.accelerator.current_accelerator().type == "hpu"
         assert torch.zeros(2, device=place).tolist() == [0, 0]
         """
-    first = fresh_script(code, HPUCLUSTER_CACHE=str(tmp_path / "cache"), timeout=280)
+    first = fresh_script(code, HPUCLUSTER_CACHE=str(tmp_path / "cache"), CXX=quick_compiler, timeout=280)
     assert "building the hpu bridge" in first.stderr
     assert list((tmp_path / "cache").glob("*/_bridge.so"))
     assert fresh_script(code, HPUCLUSTER_CACHE=str(tmp_path / "cache")).stderr == ""
