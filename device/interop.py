@@ -41,6 +41,11 @@ def add_fence(wait: Callable[[], None], extents: Sequence[Extent]) -> Fence:
     return fence
 
 
+def ddp_step(gradients: int) -> None:
+    """A training step in DistributedDataParallel begins, which handles so many gradients."""
+    runtime.card().timeline.reducer(gradients)
+
+
 def collective_arrival(
     op: str, nbytes: int, group: str, ranks: tuple[int, ...], extents: Sequence[Extent] = ()
 ) -> float:

@@ -32,6 +32,7 @@ from .timeline import COMPUTE, HOST, NOBODY, STREAM, Timeline
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "record": (int,),
     "user": (float,),
+    "reducer": (int,),
     "hand_over": (),
     "compile": (str,),
     "launch": (str, int, tuple),

@@ -105,6 +105,11 @@ class Timeline:
         self._note("record", operators)
         self._main_works("graph build", operators * self.spec.host.record_s)
 
+    def reducer(self, gradients: int) -> None:
+        """DistributedDataParallel's own work in a training step, for so many gradients."""
+        self._note("reducer", gradients)
+        self._main_works("ddp", self.spec.host.ddp_forward_s + gradients * self.spec.host.ddp_gradient_s)
+
     def user(self, seconds: float) -> None:
         """The main thread has run the user's own code, measured."""
         self._note("user", seconds)
