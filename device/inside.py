@@ -29,7 +29,7 @@ class Inside:
         return self._position()
 
     def wait(self, end: float) -> float:
-        """The collective that `next` gave is over at `end`, and all that comes after it begins so much later. Seconds."""
+        """The collective that `next` gave is over at `end`: by how many seconds all that comes after it is late."""
         lost = max(0.0, end - self._position())
         self._delay += lost
         self.end += lost

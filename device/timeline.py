@@ -163,8 +163,9 @@ class Timeline:
         hbm_bytes: float = 0.0,
         collectives: tuple[float, ...] = (),
     ) -> None:
-        """How long the recipe of that name runs on this card and keeps each engine busy; bytes that it moves in HBM; when
-        the collectives that are part of it begin, from its start.
+        """How long the recipe of that name runs on this card and keeps each engine busy; bytes that it moves in HBM.
+
+        `collectives`: when those that are part of it begin, in seconds from its start.
         """
         self._collectives[recipe] = collectives
         self._durations[recipe] = seconds
@@ -362,8 +363,8 @@ class Timeline:
         """A collective that is over, or known to be over at its end: what waits for it goes on. Seconds for which that
         stood still.
 
-        `waits`: STREAM, what comes on `stream` from here on; HOST, the main thread; INSIDE, the rest of the recipes that
-        were launched last, of which it is part; NOBODY.
+        `waits`: STREAM, what comes on `stream` from here on; HOST, the main thread; INSIDE, the rest of the launch of
+        which it is part; NOBODY.
         """
         self._note("collective", transfer.operation, transfer.nbytes, transfer.group, transfer.ranks, stream, waits)
         lost_by_stream = self.ports.carry(transfer)

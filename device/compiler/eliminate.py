@@ -33,8 +33,9 @@ def _writers(kernels: Iterable[Kernel]) -> Counter[int]:
 
 
 def drop_dead(draft: Draft) -> Draft:
-    """Without kernels whose results are neither alive at the end nor read before they are overwritten. Collectives stay:
-    the other ranks wait for them.
+    """Without kernels whose results are neither alive at the end nor read before they are overwritten.
+
+    Collectives stay: the other ranks wait for them.
     """
     needed = {number for number, buffer in enumerate(draft.buffers) if buffer.live}
     kept: list[Kernel] = []
