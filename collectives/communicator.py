@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from device import interop
 from device.errors import ConfigurationError
-from device.timeline import HOST
+from device.timeline import HOST, INSIDE
 
 from .arrival import Arrival
 from .errors import CollectiveError, MismatchError
@@ -131,7 +131,12 @@ class Communicator:
 
     def _arrive(self, operation: Operation, sequence: int) -> None:
         staging = operation.staging
-        if staging.is_on_card and operation.parts:
+        if operation.waits == INSIDE:
+            staging.is_on_card = True  # in the memory that a recipe works on
+            nbytes = operation.nbytes
+            moment = interop.collective_inside(operation.name, nbytes, self.label, self.line.ranks)
+            operation.arrival = ports.issue(self.line, sequence, operation.pattern, nbytes, moment)
+        elif staging.is_on_card and operation.parts:
             pattern, nbytes = operation.pattern, operation.nbytes
             moment = interop.collective_arrival(operation.name, nbytes, self.label, self.line.ranks, staging.extents)
             operation.arrival = ports.issue(self.line, sequence, pattern, nbytes, moment)

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from device import interop
 from device.backend.untraced import untraced
 from device.card import current_card
 from device.environment import flag
 from device.fences import Extent
 
+from . import recorded
 from .calls import movements, reductions
 from .calls.checks import check_peer, check_tensor, single
 from .calls.options import options
@@ -59,6 +61,16 @@ class HcclProcessGroup(Identity):
         members = list(ranks) or list(range(size))
         self.communicator = Communicator(store, rank, members, name or "0", timeout.total_seconds())
         self._channels = PointToPoint(self.communicator)
+        self._is_recording = interop.records_collectives()
+
+    def _records(self, *tensors: torch.Tensor) -> bool:
+        """Whether a collective of these becomes part of the recorded graph."""
+        return (
+            self._is_recording
+            and self._coalescing is None
+            and moves_data()
+            and all(tensor.device.type == "hpu" and tensor.numel() for tensor in tensors)
+        )
 
     # -- reductions ----------------------------------------------------------------------------------------
 
@@ -68,6 +80,8 @@ class HcclProcessGroup(Identity):
         """Reduce in place; every rank gets the same bits."""
         opts = options(dist.AllreduceOptions, opts, op=op, timeout=timeout)
         tensor = single(tensors, "all_reduce")
+        if self._records(tensor):
+            return recorded.all_reduce(self.communicator, tensor, opts.reduceOp)
         return self._issue(reductions.all_reduce(self.communicator, "all_reduce", [tensor], opts.reduceOp), opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
@@ -90,6 +104,9 @@ class HcclProcessGroup(Identity):
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
         """The input's r-th part (along dimension 0) is reduced at rank r."""
+        if self._records(output, input):
+            made = options(dist.ReduceScatterOptions, opts)
+            return recorded.reduce_scatter(self.communicator, output, input, made.reduceOp)
         return self._reduce_scatter("reduce_scatter_tensor", [(output, input)], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
@@ -120,6 +137,8 @@ class HcclProcessGroup(Identity):
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
         """Every rank's tensor, one after another in the output."""
+        if self._records(output, input):
+            return recorded.all_gather(self.communicator, output, input)
         pairs = [(output, input)]
         return self._issue(movements.all_gather(self.communicator, "all_gather_into_tensor", pairs), opts)
 
@@ -145,6 +164,8 @@ class HcclProcessGroup(Identity):
         """The root's tensor on every rank."""
         opts = options(dist.BroadcastOptions, opts, root)
         tensor, root = single(tensors, "broadcast"), self._root(opts, "broadcast")
+        if self._records(tensor):
+            return recorded.broadcast(self.communicator, tensor, root)
         return self._issue(movements.broadcast(self.communicator, tensor, root), opts)
 
     def scatter(
@@ -172,6 +193,8 @@ class HcclProcessGroup(Identity):
         opts: Any = None,
     ) -> dist.Work:
         """Rows of the input to every rank, by split sizes along dimension 0 (empty: equal parts)."""
+        if not output_split_sizes and not input_split_sizes and self._records(output, input):
+            return recorded.all_to_all(self.communicator, output, input)
         operation = movements.all_to_all_single(
             self.communicator, output, input, output_split_sizes or (), input_split_sizes or ()
         )
