@@ -106,7 +106,7 @@ class Graph:
         """Bytes of the largest buffer, also of one that nobody reads and that a compiler leaves out."""
         return max((buffer.nbytes for buffer in self.buffers), default=0)
 
-    @property
+    @cached_property
     def skeleton(self) -> tuple[str, ...]:
         """The operators alone, without shapes, constants and wiring."""
         return tuple(node.op for node in self.nodes)
