@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,9 @@ from .warm_python import WarmPython
 os.environ["PT_HPU_LAZY_MODE"] = "1"
 # Tests run side by side, and threads of PyTorch's that spin for the same cores take several times the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; what tests start inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes is this machine's affair.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
