@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
 
-from device import interop
 from device.errors import ConfigurationError
 from device.timeline import HOST
 
@@ -17,7 +16,7 @@ from .arrival import Arrival
 from .errors import CollectiveError, MismatchError
 from .guard import Guard
 from .job_network import job_network
-from .ledger import Ledger, ports
+from .ledger import Ledger
 from .operation import Operation
 from .spanning.spanning_transport import SpanningTransport
 from .timing import Line
@@ -131,10 +130,14 @@ class Communicator:
 
     def _arrive(self, operation: Operation, sequence: int) -> None:
         staging = operation.staging
-        if staging.is_on_card and operation.parts:
-            pattern, nbytes = operation.pattern, operation.nbytes
-            moment = interop.collective_arrival(operation.name, nbytes, self.label, self.line.ranks, staging.extents)
-            operation.arrival = ports.issue(self.line, sequence, pattern, nbytes, moment)
+        if not operation.parts:
+            return
+        if staging.is_on_card:
+            operation.arrival = self.ledger.arrive(
+                sequence, operation.name, operation.pattern, operation.nbytes, staging.extents
+            )
+        else:
+            self.ledger.stay_away()
 
     def check_usable(self, what: Callable[[], str]) -> None:
         """Raise if nothing can be issued any more; `what` names the attempt."""
@@ -163,7 +166,7 @@ class Communicator:
             self._run(operation, sequence)
         except MismatchError as mismatch:
             error = mismatch
-            ports.settle(self.line, sequence)
+            self.ledger.fail(sequence, operation.name)
         except BaseException as failure:
             error = failure
             self.break_up(failure)
@@ -210,6 +213,7 @@ class Communicator:
         if self._broken is None:
             self.ledger.settle(self._sequence, HOST)
             self._broken = reason
+        self.ledger.close()
         self.worker.stop()
         self.membership.closed_because = reason
         self.membership.announce("left", reason)

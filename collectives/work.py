@@ -103,12 +103,12 @@ class HcclWork(dist.Work):
         """Wait for the end and account it."""
         if self._is_awaited():
             self._wait_finished()
-        if self._error is not None:
-            raise _copy(self._error) from self._error
-        self._ledger.settle(self._sequence, self.waits)
         fence, self._fence = self._fence, None
         if fence is not None:
-            fence.drop()
+            fence.drop()  # with an error, too: who waits is told, and no later use of the memory once more
+        self._ledger.settle(self._sequence, self.waits)
+        if self._error is not None:
+            raise _copy(self._error) from self._error
 
     def synchronize(self) -> None:
         self.wait()

@@ -344,7 +344,7 @@ class Timeline:
         for late, lost in self.ports.carry(transfer).items():
             self.free[COMPUTE] += lost
             self.streams[late] += lost
-        self.engines["NIC"] += transfer.seconds
+        self.engines["NIC"] = self.ports.busy
         exposed = 0.0
         if waits != NOBODY:
             reached = max(self.main, self.launcher, self.streams.get(stream, 0.0))
@@ -355,6 +355,14 @@ class Timeline:
         if self.observer is not None:
             self.observer.collective(transfer, exposed)
         return exposed
+
+    def failed(self, operation: str, group: str, ranks: tuple[int, ...]) -> None:
+        """The oldest collective of a line that has begun there will not end. It takes no time."""
+        self._note("failed", operation, group, ranks)
+
+    def missed(self, operation: str, count: int, group: str, ranks: tuple[int, ...]) -> None:
+        """Other cards may have taken part in the last `count` collectives of a line; this one did not."""
+        self._note("missed", operation, count, group, ranks)
 
     def _note(self, *call: object) -> None:
         if self._log is not None:
