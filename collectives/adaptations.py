@@ -14,9 +14,12 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
+
+from device import interop
 
 _BF16_HOOKS = ("bf16_compress_hook", "bf16_compress_wrapper_hook")
 
@@ -123,6 +126,19 @@ def _allow_bf16_hooks() -> None:
     DistributedDataParallel._check_comm_hook = for_hccl  # type: ignore[method-assign]
 
 
+def _charge_reducer() -> None:
+    """What DistributedDataParallel does in C++ and around a forward pass takes the host time, and is no operator."""
+    prepare = DistributedDataParallel._pre_forward
+
+    @functools.wraps(prepare)
+    def for_hccl(parallel: Any, *inputs: Any, **options: Any) -> Any:
+        if parallel.device_type == "hpu" and torch.is_grad_enabled() and parallel.require_backward_grad_sync:
+            interop.ddp_step(len(parallel._module_parameters))
+        return prepare(parallel, *inputs, **options)
+
+    DistributedDataParallel._pre_forward = for_hccl  # type: ignore[method-assign, assignment]
+
+
 _CHANGES: dict[str, Change] = {
     "torch.distributed.fsdp._fully_shard._fsdp_collectives": _sum_instead_of_average,
     "torch.distributed.tensor.placement_types": _mean_of_sums,
@@ -134,6 +150,7 @@ def adapt() -> None:
     """Make the changes; a second call does nothing."""
     _allow_bf16_hooks()
     _replace_builtin_hook()
+    _charge_reducer()
     for name, change in _CHANGES.items():
         if name in sys.modules:
             change(sys.modules[name])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch.distributed as dist
 
 from device.errors import ConfigurationError
-from device.timeline import HOST
+from device.timeline import HOST, INSIDE
 
 from .arrival import Arrival
 from .errors import CollectiveError, MismatchError
@@ -132,10 +132,12 @@ class Communicator:
         staging = operation.staging
         if not operation.parts:
             return
-        if staging.is_on_card:
-            operation.arrival = self.ledger.arrive(
-                sequence, operation.name, operation.pattern, operation.nbytes, staging.extents
-            )
+        name, pattern, nbytes = operation.name, operation.pattern, operation.nbytes
+        if operation.waits == INSIDE:
+            staging.is_on_card = True  # in the memory that a recipe works on
+            operation.arrival = self.ledger.arrive_inside(sequence, name, pattern, nbytes)
+        elif staging.is_on_card:
+            operation.arrival = self.ledger.arrive(sequence, name, pattern, nbytes, staging.extents)
         else:
             self.ledger.stay_away()
 

@@ -34,12 +34,20 @@ class Ledger:
 
     def arrive(self, sequence: int, operation: str, pattern: str, nbytes: int, extents: Sequence[Extent]) -> Arrival:
         """The card is to take part in a transfer with that memory."""
-        label, ranks = self.line.label, self.line.ranks
-        if self._absences:
-            interop.collectives_missed(operation, self._absences, label, ranks)
-            self._absences = 0
-        moment = interop.collective_arrival(operation, nbytes, label, ranks, extents)
+        self._tell_absences(operation)
+        moment = interop.collective_arrival(operation, nbytes, self.line.label, self.line.ranks, extents)
         return ports.issue(self.line, sequence, pattern, nbytes, moment)
+
+    def arrive_inside(self, sequence: int, operation: str, pattern: str, nbytes: int) -> Arrival:
+        """The card is to take part in a transfer that belongs to the recipe that runs now."""
+        self._tell_absences(operation)
+        moment = interop.collective_inside(operation, nbytes, self.line.label, self.line.ranks)
+        return ports.issue(self.line, sequence, pattern, nbytes, moment)
+
+    def _tell_absences(self, operation: str) -> None:
+        if self._absences:
+            interop.collectives_missed(operation, self._absences, self.line.label, self.line.ranks)
+            self._absences = 0
 
     def stay_away(self) -> None:
         """This rank takes part in a transfer with host memory, without its card."""

@@ -14,13 +14,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from device import interop
 from device.backend.untraced import untraced
 from device.card import current_card
 from device.environment import flag
 from device.fences import Extent
 
+from . import recorded
 from .calls import movements, reductions
 from .calls.checks import check_peer, check_tensor, single
+from .calls.options import options
 from .calls.staging import Staging
 from .communicator import Communicator
 from .data_movement import moves_data
@@ -58,35 +61,52 @@ class HcclProcessGroup(Identity):
         members = list(ranks) or list(range(size))
         self.communicator = Communicator(store, rank, members, name or "0", timeout.total_seconds())
         self._channels = PointToPoint(self.communicator)
+        self._is_recording = interop.records_collectives()
+
+    def _records(self, *tensors: torch.Tensor) -> bool:
+        """Whether a collective of these becomes part of the recorded graph."""
+        return (
+            self._is_recording
+            and self._coalescing is None
+            and moves_data()
+            and all(tensor.device.type == "hpu" and tensor.numel() for tensor in tensors)
+        )
 
     # -- reductions ----------------------------------------------------------------------------------------
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+    def allreduce(
+        self, tensors: Any, opts: Any = None, *, op: Any = None, timeout: timedelta | None = None
+    ) -> dist.Work:
         """Reduce in place; every rank gets the same bits."""
-        opts = _reduce_options(opts, timeout)
+        opts = options(dist.AllreduceOptions, opts, op=op, timeout=timeout)
         tensor = single(tensors, "all_reduce")
+        if self._records(tensor):
+            return recorded.all_reduce(self.communicator, tensor, opts.reduceOp)
         return self._issue(reductions.all_reduce(self.communicator, "all_reduce", [tensor], opts.reduceOp), opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         """`allreduce` of several tensors as one operation."""
-        opts = _reduce_options(opts)
+        opts = options(dist.AllreduceOptions, opts)
         name = "all_reduce_coalesced"
         return self._issue(reductions.all_reduce(self.communicator, name, tensors, opts.reduceOp), opts)
 
-    def reduce(self, tensors: Any, opts: Any = None) -> dist.Work:
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, *, root: int | None = None) -> dist.Work:
         """Reduce to the root; the other ranks' tensors stay as they are."""
-        opts = opts or dist.ReduceOptions()
+        opts = options(dist.ReduceOptions, opts, root, op)
         root, tensor = self._root(opts, "reduce"), single(tensors, "reduce")
         return self._issue(reductions.all_reduce(self.communicator, "reduce", [tensor], opts.reduceOp, root), opts)
 
-    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
+    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, *, op: Any = None) -> dist.Work:
         """Block r of the list is reduced at rank r."""
         name = "reduce_scatter"
         blocks = input_tensors if isinstance(input_tensors[0], torch.Tensor) else single(input_tensors, name)
-        return self._reduce_scatter(name, [(single(output_tensors, name), blocks)], opts)
+        return self._reduce_scatter(name, [(single(output_tensors, name), blocks)], opts, op)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
         """The input's r-th part (along dimension 0) is reduced at rank r."""
+        if self._records(output, input):
+            made = options(dist.ReduceScatterOptions, opts)
+            return recorded.reduce_scatter(self.communicator, output, input, made.reduceOp)
         return self._reduce_scatter("reduce_scatter_tensor", [(output, input)], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
@@ -94,8 +114,10 @@ class HcclProcessGroup(Identity):
         pairs = list(zip(outputs, inputs, strict=True))
         return self._reduce_scatter("reduce_scatter_tensor_coalesced", pairs, opts)
 
-    def _reduce_scatter(self, name: str, pairs: Sequence[tuple[torch.Tensor, Any]], opts: Any) -> dist.Work:
-        opts = opts or dist.ReduceScatterOptions()
+    def _reduce_scatter(
+        self, name: str, pairs: Sequence[tuple[torch.Tensor, Any]], opts: Any, op: Any = None
+    ) -> dist.Work:
+        opts = options(dist.ReduceScatterOptions, opts, op=op)
         return self._issue(reductions.reduce_scatter(self.communicator, name, pairs, opts.reduceOp), opts)
 
     # -- gathers -------------------------------------------------------------------------------------------
@@ -115,6 +137,8 @@ class HcclProcessGroup(Identity):
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
         """Every rank's tensor, one after another in the output."""
+        if self._records(output, input):
+            return recorded.all_gather(self.communicator, output, input)
         pairs = [(output, input)]
         return self._issue(movements.all_gather(self.communicator, "all_gather_into_tensor", pairs), opts)
 
@@ -124,9 +148,11 @@ class HcclProcessGroup(Identity):
         pairs = list(zip(outputs, inputs, strict=True))
         return self._issue(movements.all_gather(self.communicator, name, pairs), opts)
 
-    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
+    def gather(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, *, root: int | None = None
+    ) -> dist.Work:
         """Every rank's tensor, in a list at the root."""
-        opts = opts or dist.GatherOptions()
+        opts = options(dist.GatherOptions, opts, root)
         root = self._root(opts, "gather")
         outputs = single(output_tensors, "gather") if root == self.rank() else ()
         source = single(input_tensors, "gather")
@@ -134,17 +160,21 @@ class HcclProcessGroup(Identity):
 
     # -- from one rank, all to all, barrier ----------------------------------------------------------------
 
-    def broadcast(self, tensors: Any, opts: Any = None) -> dist.Work:
+    def broadcast(self, tensors: Any, opts: Any = None, *, root: int | None = None) -> dist.Work:
         """The root's tensor on every rank."""
-        opts = opts or dist.BroadcastOptions()
+        opts = options(dist.BroadcastOptions, opts, root)
         tensor, root = single(tensors, "broadcast"), self._root(opts, "broadcast")
+        if self._records(tensor):
+            return recorded.broadcast(self.communicator, tensor, root)
         return self._issue(movements.broadcast(self.communicator, tensor, root), opts)
 
-    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> dist.Work:
+    def scatter(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, *, root: int | None = None
+    ) -> dist.Work:
         """Block r of the root's list at rank r."""
         if flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False):
             raise CollectiveError("scatter is currently not supported with HCCL (PT_HPU_ENABLE_LAZY_COLLECTIVES=1)")
-        opts = opts or dist.ScatterOptions()
+        opts = options(dist.ScatterOptions, opts, root)
         root = self._root(opts, "scatter")
         blocks = single(input_tensors, "scatter") if root == self.rank() else ()
         output = single(output_tensors, "scatter")
@@ -163,6 +193,8 @@ class HcclProcessGroup(Identity):
         opts: Any = None,
     ) -> dist.Work:
         """Rows of the input to every rank, by split sizes along dimension 0 (empty: equal parts)."""
+        if not output_split_sizes and not input_split_sizes and self._records(output, input):
+            return recorded.all_to_all(self.communicator, output, input)
         operation = movements.all_to_all_single(
             self.communicator, output, input, output_split_sizes or (), input_split_sizes or ()
         )
@@ -300,15 +332,3 @@ class HcclProcessGroup(Identity):
     alltoall_base = all_to_all_single
     start_coalescing = _start_coalescing
     end_coalescing = _end_coalescing
-
-
-def _reduce_options(opts: Any, timeout: timedelta | None = None) -> Any:
-    """All-reduce options from options, from a ReduceOp, or from nothing."""
-    if opts is not None and hasattr(opts, "reduceOp"):
-        return opts
-    made = dist.AllreduceOptions()
-    if opts is not None:
-        made.reduceOp = opts
-    if timeout is not None:
-        made.timeout = timeout
-    return made

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .backend import runtime
+from .environment import flag
 from .fences import Extent, Fence
 from .network import Transfer
 from .timeline import STREAM
@@ -41,6 +42,11 @@ def add_fence(wait: Callable[[], None], extents: Sequence[Extent]) -> Fence:
     return fence
 
 
+def ddp_step(gradients: int) -> None:
+    """A training step in DistributedDataParallel begins, which handles so many gradients."""
+    runtime.card().timeline.reducer(gradients)
+
+
 def collective_arrival(
     op: str, nbytes: int, group: str, ranks: tuple[int, ...], extents: Sequence[Extent] = ()
 ) -> float:
@@ -48,6 +54,19 @@ def collective_arrival(
     pending work runs first.
     """
     return runtime.card().collective_begins(op, nbytes, group, ranks, [extent.storage for extent in extents])
+
+
+def collective_inside(op: str, nbytes: int, group: str, ranks: tuple[int, ...]) -> float:
+    """As `collective_arrival`, of a collective that is part of the recipe that runs now."""
+    return runtime.card().timeline.arrive_inside(op, nbytes, group, ranks)
+
+
+def records_collectives() -> bool:
+    """Whether collectives become part of the recorded graph: PT_HPU_ENABLE_LAZY_COLLECTIVES in lazy mode, where values
+    are computed.
+    """
+    settings = runtime.settings()
+    return settings.lazy and settings.numerics and flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False)
 
 
 def collective_done(transfer: Transfer, waits: str = STREAM) -> None:

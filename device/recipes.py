@@ -110,7 +110,9 @@ class Recipes:
         self._by_name[recipe.name] = recipe
         if self._log is not None:
             self._log.learn(recipe.name, recipe.program, eager)
-        self._timeline.learn(recipe.name, recipe.seconds, recipe.engine_seconds, recipe.hbm_bytes(self._spec))
+        self._timeline.learn(
+            recipe.name, recipe.seconds, recipe.engine_seconds, recipe.hbm_bytes(self._spec), recipe.collectives
+        )
 
     def publish(self) -> None:
         """The launch thread has finished: compilations up to here become visible in the metrics."""

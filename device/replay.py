@@ -26,13 +26,14 @@ from .network import Transfer
 from .run_log import FORMAT
 from .shares import time_shares
 from .spec import CardSpec
-from .timeline import COMPUTE, HOST, NOBODY, STREAM, Timeline
+from .timeline import COMPUTE, HOST, INSIDE, NOBODY, STREAM, Timeline
 
 # What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a "collective" ends,
 # or "failed"; "missed" stands for those that this card had no part in.
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "record": (int,),
     "user": (float,),
+    "reducer": (int,),
     "hand_over": (),
     "compile": (str,),
     "launch": (str, int, tuple),
@@ -49,6 +50,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "fallback": (int, int),
     "defragment": (int,),
     "arrive": (str, int, str, tuple, int, tuple),
+    "arrive_inside": (str, int, str, tuple),
     "collective": (str, int, str, tuple, int, str),
     "failed": (str, str, tuple),
     "missed": (str, int, str, tuple),
@@ -159,7 +161,7 @@ def _is_possible(name: str, values: tuple[Any, ...]) -> bool:
     """Whether figures are such as a run has: finite and not negative, but for marks, which count backwards."""
     if name == "copy" and values[0] not in ("h2d", "d2h"):
         return False
-    if name == "collective" and values[-1] not in (STREAM, HOST, NOBODY):
+    if name == "collective" and values[-1] not in (STREAM, HOST, NOBODY, INSIDE):
         return False
     back = -1 if name in ("stream_after", "host_after") else None
     inside = [item for value in values if isinstance(value, tuple) for item in value]
@@ -191,6 +193,8 @@ class CardReplay:
                     name = call[0]
                     if name == "arrive":
                         yield self._arrive(*call[1:])
+                    elif name == "arrive_inside":
+                        yield self._arrive_inside(*call[1:])
                     elif name == "collective":
                         yield from self._collective(*call[1:])
                     elif name == "failed":
@@ -224,7 +228,9 @@ class CardReplay:
             if program is None:
                 raise LogError(f"recipes: {name} is launched, and there is no program of it")
             recipe = self.recipes[name] = place(program, self.spec, name, "")
-            self.timeline.learn(name, recipe.seconds, recipe.engine_seconds, recipe.hbm_bytes(self.spec))
+            self.timeline.learn(
+                name, recipe.seconds, recipe.engine_seconds, recipe.hbm_bytes(self.spec), recipe.collectives
+            )
         return recipe
 
     def _arrive(
@@ -233,6 +239,12 @@ class CardReplay:
         moment = self.timeline.arrive(operation, nbytes, group, ranks, stream, after)
         meeting = Meeting(operation, nbytes, group, ranks, moment)
         self._open[meeting.line].append(meeting.moment)
+        return meeting
+
+    def _arrive_inside(self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...]) -> Meeting:
+        moment = self.timeline.arrive_inside(operation, nbytes, group, ranks)
+        meeting = Meeting(operation, nbytes, group, ranks, moment)
+        self._open[meeting.line].append(moment)
         return meeting
 
     def _collective(

@@ -112,7 +112,8 @@ class NicSpec:
 @dataclass(frozen=True)
 class HostSpec:
     """What the host's software costs, in seconds: recording an operator, launching one eagerly, launching a recipe,
-    replaying a captured graph, asking whether something has ended, issuing a collective.
+    replaying a captured graph, asking whether something has ended, issuing a collective, and
+    what DistributedDataParallel does itself: around a forward pass, and for each gradient.
 
     `queue_depth`: launches that may wait in the card's queue before the host has to. `staging_bytes_per_s`: the host's
     copy between pageable and pinned memory.
@@ -124,6 +125,8 @@ class HostSpec:
     graph_replay_s: Delay
     poll_s: Delay
     collective_s: Delay
+    ddp_forward_s: Delay
+    ddp_gradient_s: Delay
     queue_depth: Count
     staging_bytes_per_s: Bandwidth
 

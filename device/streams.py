@@ -15,15 +15,21 @@ from .backend import runtime
 from .timeline import Timeline
 
 _ids = itertools.count(1)
+_DEVICE_TYPE = 20  # c10::DeviceType::PrivateUse1
+# Any: the stubs' methods take PyTorch's own streams and events only.
+_Stream: Any = torch.Stream
+_Event: Any = torch.Event
 
 
-class Stream:
-    """A queue of work on the card."""
+class Stream(_Stream):
+    """A queue of work on the card; one of PyTorch's, too, because its C++ takes any object for one."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, stream_id: int | None = None) -> Stream:
+        number = next(_ids) if stream_id is None else stream_id
+        stream: Stream = super().__new__(cls, stream_id=number, device_index=0, device_type=_DEVICE_TYPE)
+        return stream
 
     def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None) -> None:
-        self.stream_id = next(_ids) if stream_id is None else stream_id
-        self.device_index = 0
-        self.device = torch.device("hpu", 0)
         self.priority = priority
 
     @property
@@ -73,8 +79,13 @@ class Stream:
         return f"<habana_frameworks.torch.hpu.Stream device=hpu:0 id={self.stream_id}>"
 
 
-class Event:
-    """A mark in a stream."""
+class Event(_Event):
+    """A mark in a stream; see `Stream` for its base."""
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+        runtime.bridge()  # which has to be there for an event of the device
+        event: Event = super().__new__(cls, device=torch.device("hpu", 0), enable_timing=enable_timing)
+        return event
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.enable_timing = enable_timing

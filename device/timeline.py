@@ -26,11 +26,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from .compiler.cost import transfer_seconds
+from .inside import Inside
 from .network import NetworkPorts, Transfer
 from .spec import ENGINES, CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
-STREAM, HOST, NOBODY = "stream", "host", "nobody"
+STREAM, HOST, NOBODY, INSIDE = "stream", "host", "nobody", "inside"
 REMEMBERED = 4096  # activities whose ends are known; older ones lie behind any queue
 
 
@@ -83,6 +84,8 @@ class Timeline:
         self._durations: dict[str, float] = {}
         self._hbm_shares: dict[str, float] = {}
         self._shares: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._collectives: dict[str, tuple[float, ...]] = {}  # when those of each recipe begin, from its start
+        self._inside = Inside()
         self._queue: deque[float] = deque()  # ends of the launches that the card has not finished
         self._ends: dict[int, float] = {}  # of recent activities, by number
         self._marks: dict[int, float] = {}  # those that somebody still has
@@ -104,6 +107,11 @@ class Timeline:
         """The main thread has recorded operators."""
         self._note("record", operators)
         self._main_works("graph build", operators * self.spec.host.record_s)
+
+    def reducer(self, gradients: int) -> None:
+        """DistributedDataParallel's own work in a training step, for so many gradients."""
+        self._note("reducer", gradients)
+        self._main_works("ddp", self.spec.host.ddp_forward_s + gradients * self.spec.host.ddp_gradient_s)
 
     def user(self, seconds: float) -> None:
         """The main thread has run the user's own code, measured."""
@@ -148,9 +156,18 @@ class Timeline:
     # -- the card -------------------------------------------------------------------------------------------------
 
     def learn(
-        self, recipe: str, seconds: float, engines: Mapping[str, float] | None = None, hbm_bytes: float = 0.0
+        self,
+        recipe: str,
+        seconds: float,
+        engines: Mapping[str, float] | None = None,
+        hbm_bytes: float = 0.0,
+        collectives: tuple[float, ...] = (),
     ) -> None:
-        """How long the recipe of that name runs on this card and keeps each engine busy; bytes that it moves in HBM."""
+        """How long the recipe of that name runs on this card and keeps each engine busy; bytes that it moves in HBM.
+
+        `collectives`: when those that are part of it begin, in seconds from its start.
+        """
+        self._collectives[recipe] = collectives
         self._durations[recipe] = seconds
         possible = seconds * self.spec.hbm.bandwidth_bytes_per_s
         self._hbm_shares[recipe] = min(1.0, hbm_bytes / possible) if possible > 0 else 0.0
@@ -159,6 +176,7 @@ class Timeline:
     def launch(self, recipe: str, stream: int = 0, after: tuple[int, ...] = ()) -> int:
         """Launch a recipe. `after`: how many activities ago the copies were issued that it reads. Its number."""
         self._note("launch", recipe, stream, after)
+        self._inside = Inside(stream)
         self._launcher_works("launch", self.spec.host.launch_s)
         return self._enqueue(recipe, stream, after)
 
@@ -172,6 +190,7 @@ class Timeline:
     def replay(self, recipes: tuple[str, ...], stream: int = 0, after: tuple[int, ...] = ()) -> int:
         """Launch the recipes of a captured graph, at one price for all."""
         self._note("replay", recipes, stream, after)
+        self._inside = Inside(stream)
         self._launcher_works("graph replay", self.spec.host.graph_replay_s)
         number = self.activities
         for recipe in recipes:
@@ -193,6 +212,7 @@ class Timeline:
         self.ports.computed(stream, ready, end, self._hbm_shares[recipe])
         for engine, share in self._shares[recipe]:
             self.engines[engine] += share
+        self._inside.place(self._collectives[recipe], ready, end)
         self._queue.append(end)
         if self.observer is not None:
             self.observer.launched(recipe, stream, enqueued, ready, end)
@@ -334,18 +354,34 @@ class Timeline:
         self._main_works("collective", self.spec.host.collective_s)
         return max(self.main, self.streams.get(stream, 0.0), self._end_of(after))
 
+    def arrive_inside(self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...]) -> float:
+        """The next collective of the recipes that were launched last. The moment at which this card's data is ready."""
+        self._note("arrive_inside", operation, nbytes, group, ranks)
+        return self._inside.next()
+
     def collective(self, transfer: Transfer, stream: int = 0, waits: str = STREAM) -> float:
         """A collective that is over, or known to be over at its end: what waits for it goes on. Seconds for which that
         stood still.
 
-        `waits`: STREAM, what comes on `stream` from here on; HOST, the main thread; NOBODY.
+        `waits`: STREAM, what comes on `stream` from here on; HOST, the main thread; INSIDE, the rest of the launch of
+        which it is part; NOBODY.
         """
         self._note("collective", transfer.operation, transfer.nbytes, transfer.group, transfer.ranks, stream, waits)
-        for late, lost in self.ports.carry(transfer).items():
-            self.free[COMPUTE] += lost
-            self.streams[late] += lost
+        lost_by_stream = self.ports.carry(transfer)
         self.engines["NIC"] = self.ports.busy
         exposed = 0.0
+        if waits == INSIDE:  # what is behind it computes nothing meanwhile
+            exposed = self._inside.wait(transfer.end)
+            end = self._inside.end
+            self.streams[self._inside.stream] = self.free[COMPUTE] = end
+            self._ends[self.activities] = end
+            self._queue[-1] = end
+            if self.observer is not None:
+                self.observer.collective(transfer, exposed)
+            return exposed
+        for late, lost in lost_by_stream.items():
+            self.free[COMPUTE] += lost
+            self.streams[late] += lost
         if waits != NOBODY:
             reached = max(self.main, self.launcher, self.streams.get(stream, 0.0))
             exposed = max(0.0, transfer.end - reached)

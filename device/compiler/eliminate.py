@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from .kernel import Draft, Kernel, Touch, without_memory
 from .layout import Walk, covers, walk
+from .lowering.collective import COLLECTIVE
 from .program import ProgramBuffer
 
 CONSTANT_KERNELS = ("constant", "memset")
@@ -32,11 +33,15 @@ def _writers(kernels: Iterable[Kernel]) -> Counter[int]:
 
 
 def drop_dead(draft: Draft) -> Draft:
-    """Without kernels whose results are neither alive at the end nor read before they are overwritten."""
+    """Without kernels whose results are neither alive at the end nor read before they are overwritten.
+
+    Collectives stay: the other ranks wait for them.
+    """
     needed = {number for number, buffer in enumerate(draft.buffers) if buffer.live}
     kept: list[Kernel] = []
     for kernel in reversed(draft.kernels):
-        if kernel.writes and not any(touch.buffer in needed for touch in kernel.writes):
+        is_needed = kernel.kind == COLLECTIVE or any(touch.buffer in needed for touch in kernel.writes)
+        if kernel.writes and not is_needed:
             continue
         kept.append(kernel)
         needed -= {touch.buffer for touch in kernel.writes if _whole(touch, draft.buffers)}

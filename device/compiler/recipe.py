@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..spec import CardSpec
 from .cost.roofline import hbm_bytes
-from .program import EngineNode, Program
+from .program import Engine, EngineNode, Program
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Recipe:
             name = scheduled.node.engine.value
             seconds[name] = seconds.get(name, 0.0) + scheduled.seconds
         return seconds
+
+    @property
+    def collectives(self) -> tuple[float, ...]:
+        """When each collective of the graph begins, in order, seconds from the start."""
+        return tuple(scheduled.start for scheduled in self.nodes if scheduled.node.engine is Engine.NIC)
 
     def hbm_bytes(self, spec: CardSpec) -> float:
         """Bytes that it moves to and from HBM: the accesses of its nodes but for what stays on the chip."""

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 import habana_frameworks.torch as ht
 
 from .hccl_ranks import run_ranks
-from .rank_pool import RankPool, same
+from .rank_pool import RankPool
 
 SIZE = 4
 TOTAL = float(SIZE * (SIZE + 1) // 2)
@@ -77,6 +77,29 @@ def reduces(rank: int, size: int) -> None:
     dist.all_reduce_coalesced([card(1), card(2)])
 
 
+def by_short_forms(rank: int, size: int) -> None:
+    group: Any = dist.group.WORLD
+    tensor = card(rank + 1)
+    group.allreduce(tensor, dist.ReduceOp.MAX).wait()
+    group.allreduce([tensor], op=dist.ReduceOp.SUM).wait()
+    assert tensor.item() == 4 * size
+    group.broadcast(tensor.fill_(rank), 2).wait()
+    group.broadcast([tensor], root=2).wait()
+    assert tensor.item() == 2
+    group.reduce(tensor, 1, dist.ReduceOp.SUM).wait()
+    assert tensor.item() == (2 * size if rank == 1 else 2)
+    group.reduce_scatter([tensor], [[card(rank) for _ in range(size)]], dist.ReduceOp.MAX).wait()
+    assert tensor.item() == 3
+    blocks = [card(0) for _ in range(size)]
+    group.gather([blocks] if rank == 0 else [], [card(rank)], root=0).wait()
+    group.scatter([tensor], [blocks] if rank == 0 else [], 0).wait()
+    assert tensor.item() == rank
+
+
+def test_reduce_operator_and_root_in_place_of_options(ranks: RankPool) -> None:
+    ranks.run(by_short_forms)
+
+
 def test_reductions_of_all_types_and_shapes(ranks: RankPool) -> None:
     ranks.run(reduces)
 
@@ -104,7 +127,7 @@ def refusals(rank: int, size: int) -> list[str]:
 
 def test_what_cannot_be_is_refused_alike_on_every_rank(ranks: RankPool) -> None:
     values = ranks.run(refusals)
-    assert same(values)
+    assert all(value == values[0] for value in values)
     refusal = "Unsupported ReduceOp for HCCL process group: "
     words = [f"{refusal}all_reduce with ReduceOp.{kind}" for kind in ("AVG", "BAND", "BOR", "BXOR")]
     words += ["reduce with ReduceOp.PREMUL_SUM", "ReduceOp.AVG"]

@@ -19,6 +19,9 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
     BackwardPrefetch,
+    CPUOffload,
+    CPUOffloadPolicy,
+    FullStateDictConfig,
     FullyShardedDataParallel,
     MixedPrecision,
     MixedPrecisionPolicy,
@@ -140,6 +143,22 @@ def test_sharded_states_go_on_where_they_were(lazy_pair: RankPool) -> None:
     lazy_pair.run(saves_flat)
 
 
+def offloads_flat(rank: int, size: int) -> str:
+    options: dict[str, Any] = {"cpu_offload": CPUOffload(offload_params=True), "use_orig_params": True}
+    model = shard(make_net("cpu"), **options)
+    losses = train(model, sgd(model.parameters()), rank, size, size)
+    gather = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DICT, gather):
+        state = model.state_dict()
+    assert bool(state) == (rank == 0)
+    assert all(value.device.type == "cpu" for value in state.values())
+    return assert_reference(reference(size), losses, full_parameters(model))
+
+
+def test_parameters_on_the_host(pair: RankPool) -> None:
+    assert all_equal(pair.run(offloads_flat))
+
+
 # -- fully_shard -------------------------------------------------------------------------------------------
 
 
@@ -219,6 +238,20 @@ def accumulates(rank: int, size: int) -> None:
 
 def test_accumulation_prefetch_and_activation_checkpointing(lazy_pair: RankPool) -> None:
     lazy_pair.run(accumulates)
+
+
+def offloads(rank: int, size: int) -> str:
+    model = shard_layers(make_net("cpu"), offload_policy=CPUOffloadPolicy())
+    losses = train(model, sgd(model.parameters()), rank, size, size)
+    return assert_reference(reference(size), losses, host_shards(model))
+
+
+def host_shards(model: Net) -> dict[str, torch.Tensor]:
+    return {name: parameter.to("hpu").full_tensor() for name, parameter in model.named_parameters()}
+
+
+def test_shards_on_the_host(pair: RankPool) -> None:
+    assert all_equal(pair.run(offloads))
 
 
 def restores(rank: int, size: int) -> None:

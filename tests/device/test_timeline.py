@@ -8,7 +8,7 @@ import pytest
 
 from device.network import Transfer
 from device.spec import load_card
-from device.timeline import COMPUTE, COPY_IN, HOST, NOBODY, Timeline
+from device.timeline import COMPUTE, COPY_IN, HOST, INSIDE, NOBODY, Timeline
 
 GAUDI2 = load_card("gaudi2")
 SPEC = replace(
@@ -282,6 +282,42 @@ class TestCollectives:
             line.collective(self.transfer(begin, start + 4.0, hbm=0.25 * line.spec.hbm.bandwidth_bytes_per_s))
             assert line.streams[0] == pytest.approx(end + longer)
             assert line.free[COMPUTE] == pytest.approx(end + longer)
+
+
+class TestCollectivesInRecipes:
+    """What comes after a collective in its recipe waits for it; so do later recipes of the same launch."""
+
+    def transfer(self, begin: float, seconds: float) -> Transfer:
+        return Transfer("all_reduce", 1024, "0", (0, 1), begin, begin, begin, begin + seconds)
+
+    def arrive(self, line: Timeline) -> float:
+        return line.arrive_inside("all_reduce", 1024, "0", (0, 1))
+
+    def test_two_in_one_recipe(self) -> None:
+        line = timeline()
+        line.learn("a", 10.0, collectives=(4.0, 7.0))
+        line.hand_over()
+        line.launch("a")
+        start = line.streams[0] - 10.0
+        assert self.arrive(line) == start + 4.0
+        assert line.collective(self.transfer(start + 4.0, 2.0), waits=INSIDE) == 2.0
+        assert self.arrive(line) == start + 9.0
+        line.collective(self.transfer(start + 9.0, 1.0), waits=INSIDE)
+        assert line.streams[0] == line.free[COMPUTE] == start + 13.0
+        assert line.busy[COMPUTE] == 10.0 and line.engines["NIC"] == 3.0
+
+    def test_in_the_recipes_of_a_captured_graph(self) -> None:
+        line = timeline(b=3.0)
+        line.learn("a", 10.0, collectives=(4.0,))
+        line.hand_over()
+        line.replay(("a", "b", "a"))
+        start = line.streams[0] - 23.0
+        for begin in (start + 4.0, start + 5.0 + 13.0 + 4.0):
+            assert self.arrive(line) == begin
+            line.collective(self.transfer(begin, 5.0), waits=INSIDE)
+        assert line.streams[0] == start + 33.0
+        line.launch("b")
+        assert line.streams[0] == start + 36.0
 
 
 class Notes:

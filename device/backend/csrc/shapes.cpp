@@ -47,6 +47,16 @@ void correct_normalization(const OpInfo& info, const torch::jit::Stack& stack, R
       shapes[gradient][0].window.dtype = input.scalar_type();
     return;
   }
+  if (schema.name().find("batch_norm_backward") != std::string::npos) {  // what is not asked for is not there
+    const size_t first = info.outs.size() == 3 ? info.returns.size() : 0;
+    for (size_t i = 0; i < info.arguments; ++i) {
+      if (schema.arguments()[i].name() != "output_mask") continue;
+      const auto mask = arguments[i].toBoolList();
+      for (size_t r = 0; r < mask.size() && first + r < shapes.size(); ++r)
+        if (!mask.get(r)) shapes[first + r][0].defined = false;
+    }
+    return;
+  }
   const bool batch = schema.name().find("batch_norm") != std::string::npos;
   if (!batch && schema.name() != "aten::native_layer_norm" && schema.name() != "aten::native_group_norm") return;
   const size_t first = info.outs.size() == 3 ? info.returns.size() : 0;  // the out= arguments stand behind the returns

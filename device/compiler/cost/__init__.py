@@ -25,4 +25,6 @@ def node_cost(node: EngineNode, spec: CardSpec, on_chip: Collection[int] = ()) -
         return mme_cost(node, spec, on_chip)
     if node.engine is Engine.TPC:
         return tpc_cost(node, spec, on_chip)
+    if node.engine is Engine.NIC:
+        return Cost(0.0, "network")
     return dma_cost(node, spec, on_chip)

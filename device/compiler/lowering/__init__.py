@@ -11,6 +11,7 @@ from ..kernel import Draft, Kernel
 from ..program import ProgramBuffer
 from . import (
     attention,
+    collective,
     convolution,
     elementwise,
     fill,
@@ -46,6 +47,7 @@ RULES: dict[str, Rule] = {
     **rnn.RULES,
     **matrix.RULES,
     **convolution.RULES,
+    **collective.RULES,
 }
 
 
