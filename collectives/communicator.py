@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
 
+from device import interop
 from device.errors import ConfigurationError
 from device.timeline import HOST, INSIDE
 
@@ -82,6 +83,7 @@ class Communicator:
         self.ledger = Ledger(self.line)
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
+        self.recorded = 0  # collectives in the graph that the card has not run yet
         self._issue = threading.RLock()  # again: what the worker runs may issue the next operation
         self._broken: str | None = None
         self._closers: list[Callable[[float], None]] = []
@@ -104,6 +106,13 @@ class Communicator:
 
     # -- issuing -------------------------------------------------------------------------------------------
 
+    def run_recorded(self) -> None:
+        """Have the card run the graph if it holds collectives of this group: those come first. Where a graph ends by
+        itself may differ between ranks, the order of a group's collectives must not.
+        """
+        if self.recorded:
+            interop.run_recorded()
+
     def issue(self, operation: Operation, wait: bool) -> HcclWork:
         """Start an operation after all earlier ones of the group; with `wait`, return when it is over.
 
@@ -111,6 +120,10 @@ class Communicator:
             CollectiveError: with `wait`, the operation failed; or the group is of no use any more.
         """
         self.check_usable(operation.describe)
+        if operation.waits == INSIDE:
+            self.recorded = max(0, self.recorded - 1)
+        else:
+            self.run_recorded()
         with self._issue:
             self._sequence += 1
             sequence = self._sequence

@@ -301,6 +301,7 @@ class HcclProcessGroup(Identity):
 
     def shutdown(self) -> None:
         """End of `destroy_process_group`: finish what was issued, leave the group."""
+        self.communicator.run_recorded()
         self.communicator.close("destroy_process_group")
 
     def abort(self) -> None:

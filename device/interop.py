@@ -69,6 +69,11 @@ def records_collectives() -> bool:
     return settings.lazy and settings.numerics and flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False)
 
 
+def run_recorded() -> None:
+    """Run what was recorded so far."""
+    runtime.card().flush("collective")
+
+
 def collective_done(transfer: Transfer, waits: str = STREAM) -> None:
     """Account a collective; `waits` (STREAM, HOST or NOBODY) goes on after its end."""
     card = runtime.card()

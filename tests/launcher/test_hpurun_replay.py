@@ -21,7 +21,8 @@ from device.network import Transfer
 from device.run_log import RunLog
 from device.spec import CardSpec, load_card
 from device.timeline import Timeline
-from hpucluster.replay import compare, pattern_of
+from hpucluster.joint_replay import pattern_of
+from hpucluster.replay import compare
 from hpucluster.report import FORMAT, unused_card
 from hpucluster.run_logs import ReplayError, records_of, share_logs
 from launcher import replay
