@@ -152,7 +152,7 @@ class Communicator:
         elif staging.is_on_card:
             operation.arrival = self.ledger.arrive(sequence, name, pattern, nbytes, staging.extents)
         else:
-            self.ledger.stay_away()
+            self.ledger.stay_away(name)
 
     def check_usable(self, what: Callable[[], str]) -> None:
         """Raise if nothing can be issued any more; `what` names the attempt."""

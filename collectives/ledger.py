@@ -8,7 +8,7 @@ the group.
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from device import interop
@@ -22,6 +22,9 @@ from .timing import Line, SharedPorts
 ports = SharedPorts()
 """Those of this process's card."""
 
+_untold: Counter[tuple[str, str, tuple[int, ...]]] = Counter()
+"""Transfers without a card before this process had one: operation, label and ranks of the line."""
+
 
 class Ledger:
     """Transfers of one line that are over and not settled yet, by number."""
@@ -29,29 +32,27 @@ class Ledger:
     def __init__(self, line: Line) -> None:
         self.line = line
         self._open: deque[tuple[int, str, Transfer | None]] = deque()
-        self._absences = 0  # transfers since the last one with this card
         self._lock = threading.Lock()
 
     def arrive(self, sequence: int, operation: str, pattern: str, nbytes: int, extents: Sequence[Extent]) -> Arrival:
         """The card is to take part in a transfer with that memory."""
-        self._tell_absences(operation)
+        _tell_absences()
         moment = interop.collective_arrival(operation, nbytes, self.line.label, self.line.ranks, extents)
         return ports.issue(self.line, sequence, pattern, nbytes, moment)
 
     def arrive_inside(self, sequence: int, operation: str, pattern: str, nbytes: int) -> Arrival:
         """The card is to take part in a transfer that belongs to the recipe that runs now."""
-        self._tell_absences(operation)
+        _tell_absences()
         moment = interop.collective_inside(operation, nbytes, self.line.label, self.line.ranks)
         return ports.issue(self.line, sequence, pattern, nbytes, moment)
 
-    def _tell_absences(self, operation: str) -> None:
-        if self._absences:
-            interop.collectives_missed(operation, self._absences, self.line.label, self.line.ranks)
-            self._absences = 0
-
-    def stay_away(self) -> None:
+    def stay_away(self, operation: str) -> None:
         """This rank takes part in a transfer with host memory, without its card."""
-        self._absences += 1
+        if interop.has_card():
+            _tell_absences()
+            interop.collectives_missed(operation, 1, self.line.label, self.line.ranks)
+        else:
+            _untold[operation, self.line.label, self.line.ranks] += 1
 
     def enter(self, sequence: int, transfer: Transfer) -> None:
         """A transfer with the card is over."""
@@ -77,3 +78,10 @@ class Ledger:
     def close(self) -> None:
         """Nothing more will be accounted."""
         ports.drop(self.line)
+
+
+def _tell_absences() -> None:
+    """The card's log begins with what others may have done before."""
+    for (operation, label, ranks), count in _untold.items():
+        interop.collectives_missed(operation, count, label, ranks)
+    _untold.clear()

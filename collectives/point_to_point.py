@@ -138,7 +138,7 @@ class PointToPoint:
         if message.is_on_card:
             message.arrival = queue.ledger.arrive(sequence, kind, fabric.SEND_RECV, message.nbytes, message.extents)
         else:
-            queue.ledger.stay_away()
+            queue.ledger.stay_away(kind)
         work = HcclWork(describe, [message.tensor], queue.ledger, sequence)
         return queue, work, sequence, work.becomes_asynchronous()
 

@@ -7,10 +7,16 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .backend import runtime
+from .card import current_card
 from .environment import flag
 from .fences import Extent, Fence
 from .network import Transfer
 from .timeline import STREAM
+
+
+def has_card() -> bool:
+    """Whether this process has used its card."""
+    return current_card() is not None
 
 
 def host_view(tensor: torch.Tensor, extent: Extent | None) -> torch.Tensor:
@@ -86,5 +92,5 @@ def collective_failed(op: str, group: str, ranks: tuple[int, ...]) -> None:
 
 
 def collectives_missed(op: str, count: int, group: str, ranks: tuple[int, ...]) -> None:
-    """This rank took part in that line's last `count` collectives with host memory, without its card."""
+    """This rank took part in that line's next `count` collectives with host memory, without its card."""
     runtime.card().timeline.missed(op, count, group, ranks)

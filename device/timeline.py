@@ -397,7 +397,7 @@ class Timeline:
         self._note("failed", operation, group, ranks)
 
     def missed(self, operation: str, count: int, group: str, ranks: tuple[int, ...]) -> None:
-        """Other cards may have taken part in the last `count` collectives of a line; this one did not."""
+        """Other cards may take part in the next `count` collectives of a line; this one does not."""
         self._note("missed", operation, count, group, ranks)
 
     def _note(self, *call: object) -> None:

@@ -171,24 +171,25 @@ def failures(rank: int, size: int) -> list[str]:
     recorded(arrival=0.0)
     interop.collective_failed = lambda operation, group, ranks: notes.append(f"{operation} failed")  # type: ignore[assignment]
     interop.collectives_missed = (  # type: ignore[assignment]
-        lambda operation, count, group, ranks: notes.append(f"{count} missed before {operation}")
+        lambda operation, count, group, ranks: notes.append(f"{count} {operation} missed")
     )
     interop.collective_done = lambda transfer, waits: notes.append(transfer.operation)  # type: ignore[assignment]
+    for _ in range(2):
+        dist.all_reduce(torch.ones(3))  # before there is a card
     tensor = torch.ones(3 + rank, device="hpu")
     work = dist.all_reduce(tensor, async_op=True)
     with pytest.raises(CollectiveError, match="disagree"):
         work.wait()
     tensor.add_(1)
     assert tensor[0].item() == 2.0  # told once: what comes later is not held up by it
-    for _ in range(2):
-        dist.all_reduce(torch.ones(3))  # host memory
+    dist.broadcast(torch.ones(3), 0)  # host memory
     dist.broadcast(torch.ones(3, device="hpu"), 0)
     return notes
 
 
 def test_what_fails_and_what_the_card_has_no_part_in_is_told_in_the_order_of_the_program() -> None:
     for outcome in run_ranks(2, failures, backend="hccl"):
-        assert outcome.value == ["all_reduce failed", "2 missed before broadcast", "broadcast"]
+        assert outcome.value == ["2 all_reduce missed", "all_reduce failed", "1 broadcast missed", "broadcast"]
 
 
 def steps(rank: int, size: int) -> dict[str, float]:
