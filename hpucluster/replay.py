@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from collectives.arrival import Arrival
@@ -107,9 +107,8 @@ class JointReplay:
                 del waiting[rank]
                 seen = line.transfers[number]
                 met, begin = seen.met, min(meeting.moment, seen.met)
-                ready[rank] = replace(
-                    seen, operation=meeting.operation, begin=begin, last=seen.last if met > begin else None
-                )
+                last = seen.last if met > begin else None
+                ready[rank] = seen._replace(operation=meeting.operation, begin=begin, last=last)
         return ready
 
     def _line(self, rank: int, meeting: Meeting) -> _Line:
@@ -150,7 +149,7 @@ class JointReplay:
         if transfer is None:
             raise LogError(f"calls: {meeting.operation} of group {meeting.group} ends before it begins")
         last = meeting.ranks[max(range(len(arrivals)), key=lambda place: arrivals[place].moment)]
-        line.transfers.append(replace(transfer, last=last))
+        line.transfers.append(transfer._replace(last=last))
 
 
 def pattern_of(operation: str) -> str:
