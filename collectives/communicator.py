@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
 
-from device import interop
 from device.errors import ConfigurationError
 from device.timeline import HOST, INSIDE
 
@@ -17,7 +16,7 @@ from .arrival import Arrival
 from .errors import CollectiveError, MismatchError
 from .guard import Guard
 from .job_network import job_network
-from .ledger import Ledger, ports
+from .ledger import Ledger
 from .operation import Operation
 from .spanning.spanning_transport import SpanningTransport
 from .timing import Line
@@ -131,15 +130,16 @@ class Communicator:
 
     def _arrive(self, operation: Operation, sequence: int) -> None:
         staging = operation.staging
+        if not operation.parts:
+            return
+        name, pattern, nbytes = operation.name, operation.pattern, operation.nbytes
         if operation.waits == INSIDE:
             staging.is_on_card = True  # in the memory that a recipe works on
-            nbytes = operation.nbytes
-            moment = interop.collective_inside(operation.name, nbytes, self.label, self.line.ranks)
-            operation.arrival = ports.issue(self.line, sequence, operation.pattern, nbytes, moment)
-        elif staging.is_on_card and operation.parts:
-            pattern, nbytes = operation.pattern, operation.nbytes
-            moment = interop.collective_arrival(operation.name, nbytes, self.label, self.line.ranks, staging.extents)
-            operation.arrival = ports.issue(self.line, sequence, pattern, nbytes, moment)
+            operation.arrival = self.ledger.arrive_inside(sequence, name, pattern, nbytes)
+        elif staging.is_on_card:
+            operation.arrival = self.ledger.arrive(sequence, name, pattern, nbytes, staging.extents)
+        else:
+            self.ledger.stay_away()
 
     def check_usable(self, what: Callable[[], str]) -> None:
         """Raise if nothing can be issued any more; `what` names the attempt."""
@@ -181,7 +181,7 @@ class Communicator:
             self._run(operation, sequence)
         except MismatchError as mismatch:
             error = mismatch
-            ports.settle(self.line, sequence)
+            self.ledger.fail(sequence, operation.name)
         except BaseException as failure:
             error = failure
             self.break_up(failure)
@@ -228,6 +228,7 @@ class Communicator:
         if self._broken is None:
             self.ledger.settle(self._sequence, HOST)
             self._broken = reason
+        self.ledger.close()
         self.worker.stop()
         self.membership.closed_because = reason
         self.membership.announce("left", reason)

@@ -34,7 +34,7 @@ class Exchange(Protocol):
 
     @property
     def model_bytes(self) -> int:
-        """S of `FabricModel.seconds` for the exchange's `pattern`; the same on all ranks."""
+        """S of `FabricModel.seconds` for the exchange's `pattern`; the same on all ranks, as `items`."""
         ...
 
     def table(self) -> Sequence[int]:
@@ -201,7 +201,8 @@ class AllToAll(_Even):
         outputs: Sequence[np.ndarray],
         dtype: np.dtype,
     ) -> None:
-        super().__init__(rank, ranks, dtype, 0)
+        # Until the ranks agree, what this one knows: of even blocks that is all.
+        super().__init__(rank, ranks, dtype, max(map(len, (*inputs, *outputs))))
         self.inputs = inputs
         self.outputs = outputs
 

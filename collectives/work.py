@@ -106,13 +106,13 @@ class HcclWork(dist.Work):
         """Wait for the end and account it."""
         if self._is_awaited():
             self._wait_finished()
-        if self._error is not None:
-            raise _copy(self._error) from self._error
-        self._ledger.settle(self._sequence, self.waits)
-        self._is_settled = True
         fence, self._fence = self._fence, None
         if fence is not None:
-            fence.drop()
+            fence.drop()  # with an error, too: who waits is told, and no later use of the memory once more
+        self._ledger.settle(self._sequence, self.waits)
+        if self._error is not None:
+            raise _copy(self._error) from self._error
+        self._is_settled = True
 
     def synchronize(self) -> None:
         self.wait()

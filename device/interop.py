@@ -73,3 +73,13 @@ def collective_done(transfer: Transfer, waits: str = STREAM) -> None:
     """Account a collective; `waits` (STREAM, HOST or NOBODY) goes on after its end."""
     card = runtime.card()
     card.journal.communication.add(transfer, card.timeline.collective(transfer, card.stream, waits))
+
+
+def collective_failed(op: str, group: str, ranks: tuple[int, ...]) -> None:
+    """The oldest collective of that line that had begun will not end, for any of its ranks."""
+    runtime.card().timeline.failed(op, group, ranks)
+
+
+def collectives_missed(op: str, count: int, group: str, ranks: tuple[int, ...]) -> None:
+    """This rank took part in that line's last `count` collectives with host memory, without its card."""
+    runtime.card().timeline.missed(op, count, group, ranks)

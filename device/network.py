@@ -11,6 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 REMEMBERED = 1024  # launches of which it is known when they ran
+COVERED = 64  # intervals in which the ports were busy; older ones lie behind whatever still comes
 
 
 class Transfer(NamedTuple):
@@ -63,9 +64,10 @@ class NetworkPorts:
 
     def __init__(self, hbm_bytes_per_s: float) -> None:
         self.free = 0.0
-        self.busy = 0.0
+        self.busy = 0.0  # seconds in which any of them carried something
         self._hbm_bytes_per_s = hbm_bytes_per_s
         self._launches: deque[_Launch] = deque(maxlen=REMEMBERED)
+        self._covered: list[tuple[float, float]] = []  # apart from each other
 
     def computed(self, stream: int, start: float, end: float, hbm_share: float) -> None:
         """The card computes from `start` to `end`, and needs that share of its memory's bandwidth."""
@@ -75,7 +77,7 @@ class NetworkPorts:
     def carry(self, transfer: Transfer) -> dict[int, float]:
         """A transfer ran: by how many seconds what the card computed meanwhile took longer, for each stream."""
         self.free = max(self.free, transfer.end)
-        self.busy += transfer.end - transfer.start
+        self.busy += self._cover(transfer.start, transfer.end)
         share = transfer.hbm_bytes_per_s / self._hbm_bytes_per_s
         lost: dict[int, float] = {}
         if share <= 0:
@@ -88,3 +90,16 @@ class NetworkPorts:
             if overlap > 0 and excess > 0:
                 lost[launch.stream] = lost.get(launch.stream, 0.0) + overlap * excess
         return lost
+
+    def _cover(self, start: float, end: float) -> float:
+        """Seconds of an interval in which the ports were not busy with something else."""
+        alone = end - start
+        apart = []
+        for low, high in self._covered:
+            if high < start or end < low:
+                apart.append((low, high))
+                continue
+            alone -= min(end, high) - max(start, low)
+            start, end = min(start, low), max(end, high)
+        self._covered = [*apart[-COVERED + 1 :], (start, end)]
+        return max(0.0, alone)

@@ -368,7 +368,7 @@ class Timeline:
         """
         self._note("collective", transfer.operation, transfer.nbytes, transfer.group, transfer.ranks, stream, waits)
         lost_by_stream = self.ports.carry(transfer)
-        self.engines["NIC"] += transfer.seconds
+        self.engines["NIC"] = self.ports.busy
         exposed = 0.0
         if waits == INSIDE:  # what is behind it computes nothing meanwhile
             exposed = self._inside.wait(transfer.end)
@@ -391,6 +391,14 @@ class Timeline:
         if self.observer is not None:
             self.observer.collective(transfer, exposed)
         return exposed
+
+    def failed(self, operation: str, group: str, ranks: tuple[int, ...]) -> None:
+        """The oldest collective of a line that has begun there will not end. It takes no time."""
+        self._note("failed", operation, group, ranks)
+
+    def missed(self, operation: str, count: int, group: str, ranks: tuple[int, ...]) -> None:
+        """Other cards may have taken part in the last `count` collectives of a line; this one did not."""
+        self._note("missed", operation, count, group, ranks)
 
     def _note(self, *call: object) -> None:
         if self._log is not None:

@@ -37,7 +37,8 @@ class _Line:
 
     line: Line
     arrivals: dict[int, list[Arrival]] = field(default_factory=lambda: defaultdict(list))  # by rank
-    transfers: list[Transfer] = field(default_factory=list)  # as the first of its ranks sees them
+    transfers: list[Transfer | None] = field(default_factory=list)  # as the first of its ranks sees them
+    failed: set[int] = field(default_factory=set)  # their numbers
     finished: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -84,28 +85,50 @@ class JointReplay:
         try:
             meeting = run.send(transfer)
             while not meeting.is_end:
-                arrivals = self._line(rank, meeting).arrivals[rank]
-                pattern, number = pattern_of(meeting.operation), len(arrivals)
-                end = self._end(rank, meeting)
-                arrivals.append(self._ports[rank].issue(end, number, pattern, meeting.nbytes, meeting.moment))
+                self._begin(rank, meeting)
                 meeting = next(run)
             return meeting
         except StopIteration:
             return None
+
+    def _begin(self, rank: int, meeting: Meeting) -> None:
+        """A rank is ready for a collective, has no part in it, or learns that it has failed."""
+        line = self._line(rank, meeting)
+        arrivals = line.arrivals[rank]
+        if meeting.has_failed:
+            number = self._next(line, rank)
+            line.failed.add(number)
+            line.finished[rank] = number + 1
+            self._ports[rank].settle(self._end(rank, meeting), number)
+        elif meeting.moment < 0:
+            arrivals.append(Arrival())
+        else:
+            pattern, number, end = pattern_of(meeting.operation), len(arrivals), self._end(rank, meeting)
+            arrivals.append(self._ports[rank].issue(end, number, pattern, meeting.nbytes, meeting.moment))
+
+    @staticmethod
+    def _next(line: _Line, rank: int) -> int:
+        """Number of the line's next collective that ends for a rank: one in which its card takes part."""
+        number, arrivals = line.finished[rank], line.arrivals[rank]
+        while number < len(arrivals) and arrivals[number].moment < 0:
+            number += 1
+        return number
 
     def _finish(self, waiting: dict[int, Meeting]) -> dict[int, Transfer | None]:
         """The ranks whose collective is over, taken out of `waiting`, with it."""
         ready: dict[int, Transfer | None] = {}
         for rank, meeting in list(waiting.items()):
             line = self._line(rank, meeting)
-            number = line.finished[rank]
+            number = self._next(line, rank)
             while len(line.transfers) <= number and self._is_complete(line, meeting.ranks):
                 self._settle(line, meeting)
             if len(line.transfers) > number:
-                line.finished[rank] += 1
+                seen = line.transfers[number]
+                if seen is None:
+                    raise LogError(f"calls: {meeting.operation} of group {meeting.group} ends, and none has begun")
+                line.finished[rank] = number + 1
                 self._ports[rank].settle(self._end(rank, meeting), number)
                 del waiting[rank]
-                seen = line.transfers[number]
                 met, begin = seen.met, min(meeting.moment, seen.met)
                 last = seen.last if met > begin else None
                 ready[rank] = seen._replace(operation=meeting.operation, begin=begin, last=last)
@@ -140,16 +163,17 @@ class JointReplay:
     def _settle(self, line: _Line, meeting: Meeting) -> None:
         """The line's next collective, for whose end `meeting` waits, ends with those that have arrived."""
         number = len(line.transfers)
+        if number in line.failed:
+            line.transfers.append(None)
+            return
         absent = Arrival()
         arrivals = [
             line.arrivals[rank][number] if len(line.arrivals[rank]) > number else absent for rank in meeting.ranks
         ]
         first = max(range(len(arrivals)), key=lambda place: arrivals[place] != absent)
         transfer = line.line.finish(meeting.operation, pattern_of(meeting.operation), meeting.nbytes, arrivals, first)
-        if transfer is None:
-            raise LogError(f"calls: {meeting.operation} of group {meeting.group} ends before it begins")
         last = meeting.ranks[max(range(len(arrivals)), key=lambda place: arrivals[place].moment)]
-        line.transfers.append(transfer._replace(last=last))
+        line.transfers.append(None if transfer is None else transfer._replace(last=last))
 
 
 def pattern_of(operation: str) -> str:
