@@ -165,7 +165,8 @@ class Communicator:
         try:
             self._run(operation, sequence)
         except MismatchError:
-            ports.settle(self.line, sequence)
+            self.ledger.fail(sequence, operation.name)
+            self.ledger.settle(sequence, operation.waits)
             raise
         except BaseException as failure:
             self.break_up(failure)
