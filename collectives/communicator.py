@@ -24,7 +24,7 @@ from .timing import Line
 from .transport.control import control_plane
 from .transport.rendezvous import meet
 from .transport.shared_transport import LocalTransport, SharedTransport
-from .work import HcclWork
+from .work import DONE, HcclWork
 from .worker import Worker
 
 _EXIT_DRAIN_S = 10.0
@@ -113,7 +113,7 @@ class Communicator:
         if self.recorded:
             interop.run_recorded()
 
-    def issue(self, operation: Operation, wait: bool) -> HcclWork:
+    def issue(self, operation: Operation, wait: bool) -> dist.Work:
         """Start an operation after all earlier ones of the group; with `wait`, return when it is over.
 
         Raises:
@@ -128,15 +128,15 @@ class Communicator:
             self._sequence += 1
             sequence = self._sequence
             self._arrive(operation, sequence)
+            if wait and self.worker.is_idle():
+                # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
+                self._run_now(operation, sequence)
+                return DONE
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
             work.waits = operation.waits
             work.has_inline_callbacks = True
-            if wait and self.worker.is_idle():
-                # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
-                self._execute(operation, sequence, work)
-            else:
-                done = work.becomes_asynchronous()
-                self.worker.submit(lambda: self._execute(operation, sequence, work), done)
+            done = work.becomes_asynchronous()
+            self.worker.submit(lambda: self._execute(operation, sequence, work), done)
         if wait:
             work.wait()
         return work
@@ -173,6 +173,20 @@ class Communicator:
 
     def _name(self, operation: Operation, sequence: int) -> str:
         return f"{operation.describe()} (#{sequence}) in process group {self.label}"
+
+    def _run_now(self, operation: Operation, sequence: int) -> None:
+        try:
+            self._run(operation, sequence)
+        except MismatchError:
+            self.ledger.fail(sequence, operation.name)
+            self.ledger.settle(sequence, operation.waits)
+            raise
+        except BaseException as failure:
+            self.break_up(failure)
+            if isinstance(failure, CollectiveError) or not isinstance(failure, Exception):
+                raise
+            raise CollectiveError(f"{type(failure).__name__}: {failure}") from failure
+        self.ledger.settle(sequence, operation.waits)
 
     def _execute(self, operation: Operation, sequence: int, work: HcclWork) -> None:
         error: BaseException | None = None

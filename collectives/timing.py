@@ -63,27 +63,17 @@ class Line:
         """The next transfer, of which `arrivals` are the ranks' own, in their order; `own` is this rank's place there.
         None where no card takes part.
         """
-        met, _ = max(arrivals)
+        moments, backlogs = zip(*arrivals, strict=True)
+        met = max(moments)
         if met < 0:
             return None
-        begin = arrivals[own].moment
-        start = max(met, self.free_at)
-        alone, backlog = self._model.seconds(pattern, nbytes), max([arrival.backlog for arrival in arrivals])
-        self.free_at = start + alone + backlog
+        begin, start = moments[own], max(met, self.free_at)
+        alone, backlog = self._model.seconds(pattern, nbytes), max(backlogs)
+        self.free_at = end = start + alone + backlog
+        last = self.ranks[moments.index(met)] if met > begin else None
         share = alone / (alone + backlog) if backlog else 1.0  # of the time, in which the ports carry this one
-        last = self.ranks[[arrival.moment for arrival in arrivals].index(met)]
-        return Transfer(
-            operation=operation,
-            nbytes=nbytes,
-            group=self.label,
-            ranks=self.ranks,
-            begin=begin,
-            met=met,
-            start=start,
-            end=self.free_at,
-            last=last if met > begin else None,
-            hbm_bytes_per_s=self._model.hbm_bytes_per_s(pattern, nbytes) * share,
-        )
+        rate = self._model.hbm_bytes_per_s(pattern, nbytes) * share
+        return Transfer(operation, nbytes, self.label, self.ranks, begin, met, start, end, last, rate)
 
 
 class SharedPorts:

@@ -8,14 +8,13 @@ less than half of it, and a recipe that wants more than what is left takes longe
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 REMEMBERED = 1024  # launches of which it is known when they ran
 COVERED = 64  # intervals in which the ports were busy; older ones lie behind whatever still comes
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """A collective or a message, as one of its ranks sees it. Moments in modelled seconds.
 
     Attributes:
@@ -53,8 +52,7 @@ class Transfer:
         return self.met - self.begin
 
 
-@dataclass(frozen=True)
-class _Launch:
+class _Launch(NamedTuple):
     stream: int
     start: float
     end: float
@@ -84,7 +82,9 @@ class NetworkPorts:
         lost: dict[int, float] = {}
         if share <= 0:
             return lost
-        for launch in self._launches:
+        for launch in reversed(self._launches):
+            if launch.end <= transfer.start:
+                break  # so did all before: the engines do one thing at a time
             overlap = min(launch.end, transfer.end) - max(launch.start, transfer.start)
             excess = launch.hbm_share + share - 1.0
             if overlap > 0 and excess > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -12,7 +13,10 @@ SMALLEST = 3  # the real bridge's lower limit of HABANA_PGM_LRU_MAX
 
 
 class RecipeCache(Generic[Entry]):
-    """An LRU map from signature to entry that counts its hits and misses."""
+    """An LRU map from signature to entry that counts its hits and misses.
+
+    Threads that share a card may use it at once: what one looks at, another may add to or take from.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = max(capacity, SMALLEST)
@@ -24,7 +28,7 @@ class RecipeCache(Generic[Entry]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries.values())
+        return iter(list(self._entries.values()))
 
     def get(self, signature: str) -> Entry | None:
         """The entry, which becomes the most recently used, or None. Counts a hit or a miss."""
@@ -33,15 +37,19 @@ class RecipeCache(Generic[Entry]):
             self.misses += 1
             return None
         self.hits += 1
-        self._entries.move_to_end(signature)
+        self._touch(signature)
         return entry
 
     def put(self, signature: str, entry: Entry) -> None:
         """Add an entry; the least recently used leaves where the cache is full."""
         self._entries[signature] = entry
-        self._entries.move_to_end(signature)
+        self._touch(signature)
         if len(self._entries) > self.capacity:
             self._entries.popitem(last=False)
+
+    def _touch(self, signature: str) -> None:
+        with contextlib.suppress(KeyError):  # another thread's entry has just taken its place
+            self._entries.move_to_end(signature)
 
     def latest(self) -> Entry:
         """The most recently used entry.

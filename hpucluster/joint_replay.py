@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from collectives.arrival import Arrival
 from collectives.job_network import JobNetwork
@@ -156,9 +156,8 @@ class JointReplay:
                 self._ports[rank].settle(self._end(rank, meeting), number)
                 del waiting[rank]
                 met, begin = seen.met, min(meeting.moment, seen.met)
-                ready[rank] = replace(
-                    seen, operation=meeting.operation, begin=begin, last=seen.last if met > begin else None
-                )
+                last = seen.last if met > begin else None
+                ready[rank] = seen._replace(operation=meeting.operation, begin=begin, last=last)
         return ready
 
     def _line(self, rank: int, meeting: Meeting) -> _Line:
@@ -202,7 +201,7 @@ class JointReplay:
         line.failed.discard(number)
         if transfer is not None:
             last = ranks[max(range(len(arrivals)), key=lambda place: arrivals[place].moment)]
-            transfer = replace(transfer, last=last)
+            transfer = transfer._replace(last=last)
         # Who has not arrived may still do so, later than the others could wait.
         takers = sum(rank in self.cards and known.get(rank) != absent for rank in ranks)
         if takers:

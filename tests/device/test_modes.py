@@ -111,7 +111,7 @@ def test_numerics_off_keeps_time_memory_and_compilations(script) -> None:
     assert on == off
 
 
-def test_the_report_is_the_same_on_every_run(script) -> None:
+def test_the_report_is_the_same_on_every_run(fresh_script) -> None:
     code = """
         import json, torch
         from device.card import current_card
@@ -119,7 +119,7 @@ def test_the_report_is_the_same_on_every_run(script) -> None:
             (torch.rand(n, device="hpu") * 2).sum().item()
         print(json.dumps(current_card().report()))
         """
-    assert script(code).stdout == script(code).stdout
+    assert fresh_script(code).stdout == fresh_script(code).stdout
 
 
 @pytest.mark.parametrize(

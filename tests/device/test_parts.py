@@ -100,6 +100,16 @@ class TestRecipeCache:
     def test_capacity_has_a_floor(self) -> None:
         assert RecipeCache(0).capacity == 3
 
+    def test_may_change_while_it_is_looked_at(self) -> None:
+        cache: RecipeCache[int] = RecipeCache(3)
+        for number in range(3):
+            cache.put(str(number), number)
+        seen = []
+        for entry in cache:
+            cache.put(f"another thread's {entry}", entry)
+            seen.append(entry)
+        assert seen == [0, 1, 2]
+
 
 class TestCauses:
     def test_the_first_graph(self) -> None:

@@ -37,12 +37,12 @@ def trace_of(folder: Path) -> Path:
     return path
 
 
-def test_a_whole_run_without_touching_the_script(script, tmp_path: Path) -> None:
+def test_a_whole_run_without_touching_the_script(fresh_script, tmp_path: Path) -> None:
     texts = []
     for number, code in enumerate(("step(); step(); step()", "step()" + CALLS + "step()")):
         folder = tmp_path / str(number)
         folder.mkdir()
-        done = script(TRAIN + code, folder=folder, HABANA_PROFILE="1")
+        done = fresh_script(TRAIN + code, folder=folder, HABANA_PROFILE="1")
         assert done.stderr.count("calls that start and stop it have no effect") == number
         path = trace_of(folder)
         found = events(path)

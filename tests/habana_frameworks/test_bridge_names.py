@@ -25,8 +25,8 @@ def test_modules_are_found(name: str) -> None:
     assert importlib.util.find_spec(name) is not None
 
 
-def test_import_torch_alone_gives_the_device(script) -> None:
-    done = script(
+def test_import_torch_alone_gives_the_device(fresh_script) -> None:
+    done = fresh_script(
         "import torch; x = torch.ones(3, device='hpu'); "
         "print((x + 1).sum().item(), torch.hpu.device_count(), torch.accelerator.current_accelerator())"
     )
@@ -34,14 +34,14 @@ def test_import_torch_alone_gives_the_device(script) -> None:
 
 
 @pytest.mark.parametrize("variable", ["PT_HPU_AUTOLOAD", "TORCH_DEVICE_BACKEND_AUTOLOAD"])
-def test_autoload_can_be_turned_off(script, variable: str) -> None:
-    script("import torch; assert not hasattr(torch, 'hpu')", **{variable: "0"})
-    script("import torch, habana_frameworks.torch; assert torch.hpu.is_available()", **{variable: "0"})
-    script("import habana_frameworks.torch, torch; assert torch.hpu.is_available()", **{variable: "0"})
+def test_autoload_can_be_turned_off(fresh_script, variable: str) -> None:
+    fresh_script("import torch; assert not hasattr(torch, 'hpu')", **{variable: "0"})
+    fresh_script("import torch, habana_frameworks.torch; assert torch.hpu.is_available()", **{variable: "0"})
+    fresh_script("import habana_frameworks.torch, torch; assert torch.hpu.is_available()", **{variable: "0"})
 
 
-def test_importing_and_asking_takes_no_card(script) -> None:
-    script(
+def test_importing_and_asking_takes_no_card(fresh_script) -> None:
+    fresh_script(
         """
         import torch, habana_frameworks.torch.core
         assert torch.hpu.is_available() and torch.hpu.device_count() == 8

@@ -59,7 +59,7 @@ def test_theirs_wins(script, tmp_path: Path, name: str, kind: str, imports: str)
             f"import {name}.part as again\nassert again.MINE",
         )
         code = code.replace(f"importlib.reload({name})", "pass")
-    assert script(code).stdout == "fine\n"
+    assert script(code, fresh=imports != "import torch").stdout == "fine\n"
 
 
 def test_a_folder_of_data_hides_nothing(script, tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_ours_can_be_imported_where_the_user_has_none(script) -> None:
 
 
 @pytest.mark.parametrize("name", ["device.card", "device.backend.native", "collectives", "hpucluster.report"])
-def test_ours_may_be_imported_before_torch(script, name: str) -> None:
-    script(
+def test_ours_may_be_imported_before_torch(fresh_script, name: str) -> None:
+    fresh_script(
         f"""
         import {name}
         import torch
@@ -123,11 +123,11 @@ def test_a_path_that_is_added_later(script, tmp_path: Path) -> None:
     )
 
 
-def test_spawned_processes_and_loader_workers(script, tmp_path: Path) -> None:
+def test_spawned_processes_and_loader_workers(fresh_script, tmp_path: Path) -> None:
     (tmp_path / "device.py").write_text(
         "import torch\ndef work(x): return float((torch.ones(x, device='hpu') * 2).sum())\n"
     )
-    done = script(
+    done = fresh_script(
         """
         import torch, device
         if __name__ == "__main__":
