@@ -1,7 +1,7 @@
 """Collectives of eight ranks on this machine: ours (hpu tensors, backend `hccl`) beside gloo and beside OpenMPI (CPU
 memory).
 
-    python benchmarks/compare_collectives.py [--check] [--quick] [--ops all_reduce,...] [--sizes 4,4096,...] [--rounds 3]
+    python benchmarks/collectives.py [--check] [--quick] [--ops all_reduce,...] [--sizes 4,4096,...] [--rounds 3]
 
 All three libraries' ranks run in the same session and take turns; those that do not measure sleep. A figure is the
 median over the rounds of the slowest rank's wall time for one operation, of float32. A size is that of the tensor of

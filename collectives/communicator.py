@@ -17,14 +17,14 @@ from .arrival import Arrival
 from .errors import CollectiveError, MismatchError
 from .guard import Guard
 from .job_network import job_network
-from .ledger import Ledger, ports
+from .ledger import Ledger
 from .operation import Operation
 from .spanning.spanning_transport import SpanningTransport
 from .timing import Line
 from .transport.control import control_plane
 from .transport.rendezvous import meet
 from .transport.shared_transport import LocalTransport, SharedTransport
-from .work import HcclWork
+from .work import DONE, HcclWork
 from .worker import Worker
 
 _EXIT_DRAIN_S = 10.0
@@ -83,6 +83,7 @@ class Communicator:
         self.ledger = Ledger(self.line)
         self.worker = Worker(f"hccl-{label}")
         self._sequence = 0
+        self.recorded = 0  # collectives in the graph that the card has not run yet
         self._issue = threading.RLock()  # again: what the worker runs may issue the next operation
         self._broken: str | None = None
         self._closers: list[Callable[[float], None]] = []
@@ -105,41 +106,53 @@ class Communicator:
 
     # -- issuing -------------------------------------------------------------------------------------------
 
-    def issue(self, operation: Operation, wait: bool) -> HcclWork:
+    def run_recorded(self) -> None:
+        """Have the card run the graph if it holds collectives of this group: those come first. Where a graph ends by
+        itself may differ between ranks, the order of a group's collectives must not.
+        """
+        if self.recorded:
+            interop.run_recorded()
+
+    def issue(self, operation: Operation, wait: bool) -> dist.Work:
         """Start an operation after all earlier ones of the group; with `wait`, return when it is over.
 
         Raises:
             CollectiveError: with `wait`, the operation failed; or the group is of no use any more.
         """
         self.check_usable(operation.describe)
+        if operation.waits == INSIDE:
+            self.recorded = max(0, self.recorded - 1)
+        else:
+            self.run_recorded()
         with self._issue:
             self._sequence += 1
             sequence = self._sequence
             self._arrive(operation, sequence)
+            if wait and self.worker.is_idle():
+                # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
+                self._run_now(operation, sequence)
+                return DONE
             work = HcclWork(lambda: self._name(operation, sequence), operation.outputs, self.ledger, sequence)
             work.waits = operation.waits
             work.has_inline_callbacks = True
-            if wait and self.worker.is_idle():
-                # Nothing is under way, so the caller's own thread does it: no hand-over to the worker and back.
-                self._execute(operation, sequence, work)
-            else:
-                done = work.becomes_asynchronous()
-                self.worker.submit(lambda: self._execute(operation, sequence, work), done)
+            done = work.becomes_asynchronous()
+            self.worker.submit(lambda: self._execute(operation, sequence, work), done)
         if wait:
             work.wait()
         return work
 
     def _arrive(self, operation: Operation, sequence: int) -> None:
         staging = operation.staging
+        if not operation.parts:
+            return
+        name, pattern, nbytes = operation.name, operation.pattern, operation.nbytes
         if operation.waits == INSIDE:
             staging.is_on_card = True  # in the memory that a recipe works on
-            nbytes = operation.nbytes
-            moment = interop.collective_inside(operation.name, nbytes, self.label, self.line.ranks)
-            operation.arrival = ports.issue(self.line, sequence, operation.pattern, nbytes, moment)
-        elif staging.is_on_card and operation.parts:
-            pattern, nbytes = operation.pattern, operation.nbytes
-            moment = interop.collective_arrival(operation.name, nbytes, self.label, self.line.ranks, staging.extents)
-            operation.arrival = ports.issue(self.line, sequence, pattern, nbytes, moment)
+            operation.arrival = self.ledger.arrive_inside(sequence, name, pattern, nbytes)
+        elif staging.is_on_card:
+            operation.arrival = self.ledger.arrive(sequence, name, pattern, nbytes, staging.extents)
+        else:
+            self.ledger.stay_away(name)
 
     def check_usable(self, what: Callable[[], str]) -> None:
         """Raise if nothing can be issued any more; `what` names the attempt."""
@@ -161,6 +174,20 @@ class Communicator:
     def _name(self, operation: Operation, sequence: int) -> str:
         return f"{operation.describe()} (#{sequence}) in process group {self.label}"
 
+    def _run_now(self, operation: Operation, sequence: int) -> None:
+        try:
+            self._run(operation, sequence)
+        except MismatchError:
+            self.ledger.fail(sequence, operation.name)
+            self.ledger.settle(sequence, operation.waits)
+            raise
+        except BaseException as failure:
+            self.break_up(failure)
+            if isinstance(failure, CollectiveError) or not isinstance(failure, Exception):
+                raise
+            raise CollectiveError(f"{type(failure).__name__}: {failure}") from failure
+        self.ledger.settle(sequence, operation.waits)
+
     def _execute(self, operation: Operation, sequence: int, work: HcclWork) -> None:
         error: BaseException | None = None
         try:
@@ -168,7 +195,7 @@ class Communicator:
             self._run(operation, sequence)
         except MismatchError as mismatch:
             error = mismatch
-            ports.settle(self.line, sequence)
+            self.ledger.fail(sequence, operation.name)
         except BaseException as failure:
             error = failure
             self.break_up(failure)
@@ -215,6 +242,7 @@ class Communicator:
         if self._broken is None:
             self.ledger.settle(self._sequence, HOST)
             self._broken = reason
+        self.ledger.close()
         self.worker.stop()
         self.membership.closed_because = reason
         self.membership.announce("left", reason)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from .data_movement import moves_data
-from .reduction import Reduction
+from .reduction import Reduction, flat_array, storage_dtype
 from .roce import fabric
 
 
@@ -33,7 +34,7 @@ class Exchange(Protocol):
 
     @property
     def model_bytes(self) -> int:
-        """S of `FabricModel.seconds` for the exchange's `pattern`; the same on all ranks."""
+        """S of `FabricModel.seconds` for the exchange's `pattern`; the same on all ranks, as `items`."""
         ...
 
     def table(self) -> Sequence[int]:
@@ -84,14 +85,22 @@ class Barrier(_Even):
 
 
 class AllReduce(_Even):
-    """All-reduce (or reduce, with a root) in place."""
+    """All-reduce (or reduce, with a root) in place, of a contiguous tensor in host memory."""
 
-    def __init__(self, rank: int, ranks: int, data: np.ndarray, reduction: Reduction, root: int | None = None) -> None:
-        super().__init__(rank, ranks, data.dtype, len(data))
-        self.data = data
+    def __init__(
+        self, rank: int, ranks: int, tensor: torch.Tensor, reduction: Reduction, root: int | None = None
+    ) -> None:
+        super().__init__(rank, ranks, storage_dtype(tensor.dtype), tensor.numel())
+        self.address = tensor.data_ptr()
         self.reduction = reduction
+        self._tensor = tensor
         self.root = root
         self.pattern = fabric.ALL_REDUCE if root is None else fabric.REDUCE
+
+    @property
+    def data(self) -> np.ndarray:
+        """The elements, in the dtype's storage form."""
+        return flat_array(self._tensor)
 
 
 class ReduceScatter(_Even):
@@ -192,7 +201,8 @@ class AllToAll(_Even):
         outputs: Sequence[np.ndarray],
         dtype: np.dtype,
     ) -> None:
-        super().__init__(rank, ranks, dtype, 0)
+        # Until the ranks agree, what this one knows: of even blocks that is all.
+        super().__init__(rank, ranks, dtype, max(map(len, (*inputs, *outputs))))
         self.inputs = inputs
         self.outputs = outputs
 

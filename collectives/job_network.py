@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from device.presence import tell_ports
 from device.spec import chosen_card
@@ -19,6 +19,7 @@ class JobNetwork:
 
     def __init__(self, network: Network, modules: Mapping[int, int | None]) -> None:
         self.network = network
+        self._modules = dict(modules)
         self._places = places(sorted(modules), modules, network.cards_per_box)
         self._groups: dict[tuple[Place, ...], Group] = {}
 
@@ -26,8 +27,9 @@ class JobNetwork:
         """Where a rank stands, one whose module nobody has told included."""
         return self._places.get(rank) or places([rank], {}, self.network.cards_per_box)[rank]
 
-    def knows(self, ranks: Iterable[int]) -> bool:
-        return all(rank in self._places for rank in ranks)
+    def knows(self, modules: Mapping[int, int | None]) -> bool:
+        """Whether these ranks are some of its own, and stand where it has them."""
+        return modules.items() <= self._modules.items()
 
     def line(self, label: str, ranks: Sequence[int], own: int, directions: Sequence[str] = ("out", "in")) -> Line:
         """A line between `ranks`, of which `own` is this process."""

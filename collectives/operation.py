@@ -45,7 +45,7 @@ class Operation:
 
     @property
     def nbytes(self) -> int:
-        """The size that it is asked for; of uneven blocks only once the ranks have agreed on them."""
+        """The size that it is asked for; of uneven blocks what this rank knows, until the ranks have agreed on them."""
         return sum([part.exchange.model_bytes for part in self.parts])
 
     def describe(self) -> str:

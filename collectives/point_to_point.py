@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from device import interop
 from device.fences import Extent
+from device.timeline import HOST
 
 from . import header
 from .arrival import Arrival
 from .communicator import Communicator
 from .errors import CollectiveTimeout, MismatchError
 from .guard import Guard
-from .ledger import Ledger, ports
+from .ledger import Ledger
 from .roce import fabric
 from .timing import Line
 from .transport.channel import ReceiveEnd, SendEnd, SendSource
@@ -136,9 +136,9 @@ class PointToPoint:
             return f"{kind} (#{sequence}) {direction} rank {rank} of {dtype}{shape} in process group {label}"
 
         if message.is_on_card:
-            nbytes = message.nbytes
-            moment = interop.collective_arrival(kind, nbytes, label, queue.line.ranks, message.extents)
-            message.arrival = ports.issue(queue.line, sequence, fabric.SEND_RECV, nbytes, moment)
+            message.arrival = queue.ledger.arrive(sequence, kind, fabric.SEND_RECV, message.nbytes, message.extents)
+        else:
+            queue.ledger.stay_away(kind)
         work = HcclWork(describe, [message.tensor], queue.ledger, sequence)
         return queue, work, sequence, work.becomes_asynchronous()
 
@@ -174,7 +174,7 @@ class PointToPoint:
             self._account(kind, peer, message, queue, sequence, other)
         except MismatchError as mismatch:
             error = mismatch
-            ports.settle(queue.line, sequence)
+            queue.ledger.fail(sequence, kind)
         except CollectiveTimeout:
             rank, wanted = communicator.ranks[peer], "recv" if kind == "send" else "send"
             error = CollectiveTimeout(
@@ -188,7 +188,7 @@ class PointToPoint:
         work.complete(error)
 
     def _account(self, kind: str, peer: int, message: Message, queue: _Queue, sequence: int, other: Arrival) -> None:
-        is_first = self._communicator.rank <= peer
+        is_first = self._communicator.ranks[self._communicator.rank] == queue.line.ranks[0]
         arrivals = [message.arrival, other] if is_first else [other, message.arrival]
         arrivals = arrivals[: len(queue.line.ranks)]  # to itself there is one
         transfer = queue.line.finish(kind, fabric.SEND_RECV, message.nbytes, arrivals, 0 if is_first else 1)
@@ -197,6 +197,7 @@ class PointToPoint:
 
     def _close(self, timeout_s: float) -> None:
         for (kind, _), queue in self._queues.items():
-            if kind == "send":
-                queue.worker.drain(min(timeout_s, _SEND_DRAIN_S))
+            if kind == "send" and queue.worker.drain(min(timeout_s, _SEND_DRAIN_S)) and timeout_s > 0:
+                queue.ledger.settle(queue.sequence, HOST)
+            queue.ledger.close()
             queue.worker.stop()

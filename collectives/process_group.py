@@ -249,10 +249,10 @@ class HcclProcessGroup(Identity):
             operation.timeout_s = timeout.total_seconds()
         is_awaited = getattr(opts, "asyncOp", True) is False and self._coalescing is None
         work = self.communicator.issue(operation, is_awaited)
-        return self._note(work, () if is_awaited else operation.staging.extents)
+        return work if is_awaited else self._note(work, operation.staging.extents)
 
-    def _note(self, work: HcclWork, extents: Sequence[Extent]) -> HcclWork:
-        if extents:
+    def _note(self, work: dist.Work, extents: Sequence[Extent]) -> dist.Work:
+        if extents and isinstance(work, HcclWork):
             work.put_fence(extents)
         if self._coalescing is not None:
             self._coalescing.append(work)
@@ -301,6 +301,7 @@ class HcclProcessGroup(Identity):
 
     def shutdown(self) -> None:
         """End of `destroy_process_group`: finish what was issued, leave the group."""
+        self.communicator.run_recorded()
         self.communicator.close("destroy_process_group")
 
     def abort(self) -> None:

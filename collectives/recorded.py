@@ -110,6 +110,7 @@ def _record(name: str, group: Communicator, tensor: torch.Tensor, *arguments: An
     group.check_usable(lambda: name.strip("_"))
     _define()
     _groups[group.label] = group
+    group.recorded += 1
     getattr(torch.ops.hccl, name)(tensor.detach(), *arguments, group.label)
 
 

@@ -3,8 +3,9 @@
 A line is a process group's collectives, or the messages from one rank to another. Its next transfer starts when all its
 ranks are ready and the one before is over, and takes what the fabric's model says. Lines of one card whose transfers
 use the same ports at the same time share them: a transfer takes longer by what the card has issued before it on other
-lines and is expected to send meanwhile, but not by more than its own time, as fair shares give to both the same rate.
-What was issued first keeps its time, since its end is told to its ranks before the later one exists.
+lines and is expected to send meanwhile, but for each of these lines not by more than its own time, as fair shares give
+to all the same rate. What was issued first keeps its time, since its end is told to its ranks before the later one
+exists.
 """
 
 from __future__ import annotations
@@ -62,47 +63,58 @@ class Line:
         """The next transfer, of which `arrivals` are the ranks' own, in their order; `own` is this rank's place there.
         None where no card takes part.
         """
-        met, _ = max(arrivals)
+        moments, backlogs = zip(*arrivals, strict=True)
+        met = max(moments)
         if met < 0:
             return None
-        begin = arrivals[own].moment
-        start = max(met, self.free_at)
-        backlog = max([arrival.backlog for arrival in arrivals])
-        self.free_at = start + self._model.seconds(pattern, nbytes) + backlog
-        last = self.ranks[[arrival.moment for arrival in arrivals].index(met)]
-        return Transfer(
-            operation=operation,
-            nbytes=nbytes,
-            group=self.label,
-            ranks=self.ranks,
-            begin=begin,
-            met=met,
-            start=start,
-            end=self.free_at,
-            last=last if met > begin else None,
-            hbm_bytes_per_s=self._model.hbm_bytes_per_s(pattern, nbytes),
-        )
+        begin, start = moments[own], max(met, self.free_at)
+        alone, backlog = self._model.seconds(pattern, nbytes), max(backlogs)
+        self.free_at = end = start + alone + backlog
+        last = self.ranks[moments.index(met)] if met > begin else None
+        share = alone / (alone + backlog) if backlog else 1.0  # of the time, in which the ports carry this one
+        rate = self._model.hbm_bytes_per_s(pattern, nbytes) * share
+        return Transfer(operation, nbytes, self.label, self.ranks, begin, met, start, end, last, rate)
 
 
 class SharedPorts:
     """What one card has issued and not accounted yet, on all its lines."""
 
     def __init__(self) -> None:
-        self._issued: dict[tuple[int, int], _Issued] = {}
+        self._issued: dict[tuple[Line, int], _Issued] = {}
 
     def issue(self, line: Line, number: int, pattern: str, nbytes: int, moment: float) -> Arrival:
         """The line's transfer of that number, for which this card is ready at `moment`."""
         uses, seconds = line.uses(pattern), line.seconds(pattern, nbytes)
         begin = max(moment, line.expected)
-        backlog = 0.0
-        for (owner, _), other in self._issued.items():
-            if owner != id(line) and not uses.isdisjoint(other.uses):
-                together = other.end - max(begin, other.begin)
-                backlog += min(max(0.0, together), seconds)
+        backlog = self._backlog(line, uses, begin, seconds)
         line.expected = begin + seconds + backlog
-        self._issued[id(line), number] = _Issued(uses, begin, line.expected)
+        self._issued[line, number] = _Issued(uses, begin, line.expected)
         return Arrival(moment, backlog)
 
-    def settle(self, line: Line, number: int) -> None:
-        """That transfer is accounted, or has failed."""
-        self._issued.pop((id(line), number), None)
+    def _backlog(self, line: Line, uses: frozenset[Use], begin: float, seconds: float) -> float:
+        """How much longer `seconds` from `begin` on become by what others send until then."""
+        others = [
+            (other.begin, other.end, owner)
+            for (owner, _), other in self._issued.items()
+            if owner is not line and other.end > begin and not uses.isdisjoint(other.uses)
+        ]
+        left: dict[Line, float] = {}  # by line: by how much it may still hold this one up
+        backlog = 0.0
+        for start, end, owner in sorted(others, key=lambda other: other[:2]):
+            both = max(begin, start)
+            still = begin + seconds + backlog - both  # what is left of this one then
+            if still <= 0:
+                break
+            taken = min(end - both, still, left.get(owner, seconds))
+            left[owner] = left.get(owner, seconds) - taken
+            backlog += taken
+        return backlog
+
+    def settle(self, line: Line, number: int) -> bool:
+        """That transfer is accounted, or has failed. Whether it had been issued."""
+        return self._issued.pop((line, number), None) is not None
+
+    def drop(self, line: Line) -> None:
+        """The line's end: nothing more will be accounted there."""
+        for key in [key for key in self._issued if key[0] is line]:
+            del self._issued[key]

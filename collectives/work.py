@@ -39,6 +39,7 @@ class HcclWork(dist.Work):
         self._sequence = sequence
         self._lock = threading.Lock()
         self._is_over = False
+        self._is_settled = False
         self._finished: threading.Event | None = None  # there is none where the issuing thread completes it
         self._completing: int | None = None  # thread
         self._error: BaseException | None = None
@@ -84,6 +85,8 @@ class HcclWork(dist.Work):
             time-out).
         """
         release(self)
+        if self._is_settled:
+            return True
         if self._is_awaited():
             seconds = timeout.total_seconds() if timeout is not None else 0.0
             if not self._wait_finished(seconds if seconds > 0 else None):
@@ -103,12 +106,13 @@ class HcclWork(dist.Work):
         """Wait for the end and account it."""
         if self._is_awaited():
             self._wait_finished()
-        if self._error is not None:
-            raise _copy(self._error) from self._error
-        self._ledger.settle(self._sequence, self.waits)
         fence, self._fence = self._fence, None
         if fence is not None:
-            fence.drop()
+            fence.drop()  # with an error, too: who waits is told, and no later use of the memory once more
+        self._ledger.settle(self._sequence, self.waits)
+        if self._error is not None:
+            raise _copy(self._error) from self._error
+        self._is_settled = True
 
     def synchronize(self) -> None:
         self.wait()
@@ -152,6 +156,22 @@ class HcclWork(dist.Work):
 
 
 @untraced
+class _Done(dist.Work):
+    """Of an operation that was waited for as it was issued: there is nothing more to ask of it."""
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+
+DONE = _Done()
+
+
 class CoalescedWork(dist.Work):
     """Several operations as one."""
 

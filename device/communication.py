@@ -23,13 +23,14 @@ class Figures:
     exposed: float = 0.0
     hidden: float = 0.0
 
-    def add(self, transfer: Transfer, exposed: float) -> None:
+    def add(self, nbytes: int, seconds: float, waited: float, exposed: float) -> None:
         self.count += 1
-        self.nbytes += transfer.nbytes
-        self.seconds += transfer.seconds
-        self.waited += transfer.waited
+        self.nbytes += nbytes
+        self.seconds += seconds
+        self.waited += waited
         self.exposed += exposed
-        self.hidden += max(0.0, transfer.seconds - exposed)
+        if seconds > exposed:
+            self.hidden += seconds - exposed
 
     def to_plain(self) -> dict[str, Any]:
         return {
@@ -52,11 +53,15 @@ class Communication:
 
     def add(self, transfer: Transfer, exposed: float) -> None:
         """A transfer is over, for which the card stood still for `exposed` seconds."""
-        self.total.add(transfer, exposed)
+        nbytes, seconds, waited = transfer.nbytes, transfer.seconds, transfer.waited
+        self.total.add(nbytes, seconds, waited, exposed)
         key = (transfer.operation, len(transfer.ranks))
-        self._operations.setdefault(key, Figures()).add(transfer, exposed)
-        if transfer.last is not None and transfer.waited > 0:
-            self.waited_for[transfer.last] = self.waited_for.get(transfer.last, 0.0) + transfer.waited
+        figures = self._operations.get(key)
+        if figures is None:
+            figures = self._operations[key] = Figures()
+        figures.add(nbytes, seconds, waited, exposed)
+        if transfer.last is not None and waited > 0:
+            self.waited_for[transfer.last] = self.waited_for.get(transfer.last, 0.0) + waited
 
     def to_plain(self) -> dict[str, Any]:
         """The sums; by rank that was waited for, the longest first; by operation and number of ranks."""

@@ -39,6 +39,8 @@ class InFlight:
 
     def before_collective(self, addresses: Sequence[int]) -> tuple[int, ...]:
         """The same of a collective on the storages at those addresses."""
+        if not self._copies:
+            return ()
         return self._waited_for([address for address in dict.fromkeys(addresses) if address in self._copies])
 
     def _waited_for(self, addresses: list[int]) -> tuple[int, ...]:

@@ -7,10 +7,16 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .backend import runtime
+from .card import current_card
 from .environment import flag
 from .fences import Extent, Fence
 from .network import Transfer
 from .timeline import STREAM
+
+
+def has_card() -> bool:
+    """Whether this process has used its card."""
+    return current_card() is not None
 
 
 def host_view(tensor: torch.Tensor, extent: Extent | None) -> torch.Tensor:
@@ -69,7 +75,22 @@ def records_collectives() -> bool:
     return settings.lazy and settings.numerics and flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False)
 
 
+def run_recorded() -> None:
+    """Run what was recorded so far."""
+    runtime.card().flush("collective")
+
+
 def collective_done(transfer: Transfer, waits: str = STREAM) -> None:
     """Account a collective; `waits` (STREAM, HOST or NOBODY) goes on after its end."""
     card = runtime.card()
     card.journal.communication.add(transfer, card.timeline.collective(transfer, card.stream, waits))
+
+
+def collective_failed(op: str, group: str, ranks: tuple[int, ...]) -> None:
+    """The oldest collective of that line that had begun will not end, for any of its ranks."""
+    runtime.card().timeline.failed(op, group, ranks)
+
+
+def collectives_missed(op: str, count: int, group: str, ranks: tuple[int, ...]) -> None:
+    """This rank took part in that line's next `count` collectives with host memory, without its card."""
+    runtime.card().timeline.missed(op, count, group, ranks)

@@ -8,13 +8,13 @@ less than half of it, and a recipe that wants more than what is left takes longe
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 REMEMBERED = 1024  # launches of which it is known when they ran
+COVERED = 64  # intervals in which the ports were busy; older ones lie behind whatever still comes
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """A collective or a message, as one of its ranks sees it. Moments in modelled seconds.
 
     Attributes:
@@ -52,8 +52,7 @@ class Transfer:
         return self.met - self.begin
 
 
-@dataclass(frozen=True)
-class _Launch:
+class _Launch(NamedTuple):
     stream: int
     start: float
     end: float
@@ -65,9 +64,10 @@ class NetworkPorts:
 
     def __init__(self, hbm_bytes_per_s: float) -> None:
         self.free = 0.0
-        self.busy = 0.0
+        self.busy = 0.0  # seconds in which any of them carried something
         self._hbm_bytes_per_s = hbm_bytes_per_s
         self._launches: deque[_Launch] = deque(maxlen=REMEMBERED)
+        self._covered: list[tuple[float, float]] = []  # apart from each other
 
     def computed(self, stream: int, start: float, end: float, hbm_share: float) -> None:
         """The card computes from `start` to `end`, and needs that share of its memory's bandwidth."""
@@ -77,14 +77,29 @@ class NetworkPorts:
     def carry(self, transfer: Transfer) -> dict[int, float]:
         """A transfer ran: by how many seconds what the card computed meanwhile took longer, for each stream."""
         self.free = max(self.free, transfer.end)
-        self.busy += transfer.seconds
+        self.busy += self._cover(transfer.start, transfer.end)
         share = transfer.hbm_bytes_per_s / self._hbm_bytes_per_s
         lost: dict[int, float] = {}
         if share <= 0:
             return lost
-        for launch in self._launches:
+        for launch in reversed(self._launches):
+            if launch.end <= transfer.start:
+                break  # so did all before: the engines do one thing at a time
             overlap = min(launch.end, transfer.end) - max(launch.start, transfer.start)
             excess = launch.hbm_share + share - 1.0
             if overlap > 0 and excess > 0:
                 lost[launch.stream] = lost.get(launch.stream, 0.0) + overlap * excess
         return lost
+
+    def _cover(self, start: float, end: float) -> float:
+        """Seconds of an interval in which the ports were not busy with something else."""
+        alone = end - start
+        apart = []
+        for low, high in self._covered:
+            if high < start or end < low:
+                apart.append((low, high))
+                continue
+            alone -= min(end, high) - max(start, low)
+            start, end = min(start, low), max(end, high)
+        self._covered = [*apart[-COVERED + 1 :], (start, end)]
+        return max(0.0, alone)

@@ -28,7 +28,8 @@ from .shares import time_shares
 from .spec import CardSpec
 from .timeline import COMPUTE, HOST, INSIDE, NOBODY, STREAM, Timeline
 
-# What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a "collective" ends.
+# What the calls in a log take. "end_step" and "end_mark" are the log's own; "arrive" begins what a "collective" ends,
+# or "failed"; "missed" stands for those that this card had no part in.
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "record": (int,),
     "user": (float,),
@@ -51,10 +52,15 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "arrive": (str, int, str, tuple, int, tuple),
     "arrive_inside": (str, int, str, tuple),
     "collective": (str, int, str, tuple, int, str),
+    "failed": (str, str, tuple),
+    "missed": (str, int, str, tuple),
     "end_step": (),
     "end_mark": (),
 }
 
+
+ABSENT = -1.0
+"""Moment at which a card is ready for what it has no part in."""
 
 LARGEST = 2**63
 """No count, size or time of a run comes near it."""
@@ -81,7 +87,8 @@ class Record:
 class Meeting:
     """This card's part of a collective of `ranks` in a process group, and when its data was ready.
 
-    Told twice: at its beginning, which takes no time, and where the card accounts its end (`is_end`).
+    Told twice: at its beginning, which takes no time, and where the card accounts its end (`is_end`), if there was one
+    (`has_failed`). Where the card had no part in it, it is told once, with a negative moment.
     """
 
     operation: str
@@ -90,6 +97,7 @@ class Meeting:
     ranks: tuple[int, ...]
     moment: float
     is_end: bool = False
+    has_failed: bool = False
 
     @property
     def line(self) -> tuple[str, str, tuple[int, ...]]:
@@ -175,7 +183,9 @@ class CardReplay:
         self._open: dict[tuple[str, str, tuple[int, ...]], list[float]] = defaultdict(list)
 
     def run(self) -> Generator[Meeting, Transfer | None, None]:
-        """Play the record; yields each collective's beginning (send None) and its end (send the `Transfer`)."""
+        """Play the record; yields each collective's beginning (send None) and its end (send the `Transfer`, or None if
+        it has failed).
+        """
         for number, count in self.record.sequence:
             segment = self.record.segments[number]
             for _ in range(count):
@@ -187,6 +197,12 @@ class CardReplay:
                         yield self._arrive_inside(*call[1:])
                     elif name == "collective":
                         yield from self._collective(*call[1:])
+                    elif name == "failed":
+                        yield self._failed(*call[1:])
+                    elif name == "missed":
+                        operation, missed, group, ranks = call[1:]
+                        for _ in range(missed):
+                            yield Meeting(operation, 0, group, ranks, ABSENT)
                     else:
                         self._play(name, call[1:])
 
@@ -241,6 +257,13 @@ class CardReplay:
         transfer = yield replace(ends, moment=arrivals.pop(0))
         assert transfer is not None
         self.journal.communication.add(transfer, self.timeline.collective(transfer, stream, waits))
+
+    def _failed(self, operation: str, group: str, ranks: tuple[int, ...]) -> Meeting:
+        meeting = Meeting(operation, 0, group, ranks, self.timeline.now, has_failed=True)
+        if not self._open[meeting.line]:
+            raise LogError(f"calls: {operation} of group {group} fails before it begins")
+        self._open[meeting.line].pop(0)
+        return meeting
 
     def figures(self) -> dict[str, Any]:
         """What a card's report says of time, in modelled seconds, and how many steps there were."""

@@ -23,44 +23,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Protocol
 
 from .compiler.cost import transfer_seconds
 from .inside import Inside
 from .network import NetworkPorts, Transfer
+from .observer import Log, Observer
 from .spec import ENGINES, CardSpec
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy in", "copy out"
 STREAM, HOST, NOBODY, INSIDE = "stream", "host", "nobody", "inside"
 REMEMBERED = 4096  # activities whose ends are known; older ones lie behind any queue
-
-
-class Observer(Protocol):
-    """Told of everything that takes modelled time, as it is placed: what a profiler records."""
-
-    def host(self, name: str, start: float, end: float, thread: str) -> None:
-        """The host does `name`; `thread` is "main" or "launch"."""
-
-    def launched(self, recipe: str, stream: int, enqueued: float, start: float, end: float) -> None:
-        """A recipe (or an eager kernel) was enqueued and will run on the card from `start` to `end`."""
-
-    def copied(self, direction: str, nbytes: int, enqueued: float, start: float, end: float) -> None:
-        """A copy over PCIe; `direction` is "h2d" or "d2h"."""
-
-    def collective(self, transfer: Transfer, exposed: float) -> None:
-        """A collective on the network, for whose end the card stood still for `exposed` seconds."""
-
-    def memory(self, moment: float, in_use: int, persistent: int, workspace: int) -> None:
-        """The card's memory as of `moment`, in bytes."""
-
-    def bridge(self, name: str, start: float, end: float) -> None:
-        """The bridge was in its function `name`, on the main thread."""
-
-
-class Log(Protocol):
-    """Takes down the calls."""
-
-    def add(self, call: tuple[object, ...]) -> None: ...
 
 
 class Timeline:
@@ -368,7 +340,7 @@ class Timeline:
         """
         self._note("collective", transfer.operation, transfer.nbytes, transfer.group, transfer.ranks, stream, waits)
         lost_by_stream = self.ports.carry(transfer)
-        self.engines["NIC"] += transfer.seconds
+        self.engines["NIC"] = self.ports.busy
         exposed = 0.0
         if waits == INSIDE:  # what is behind it computes nothing meanwhile
             exposed = self._inside.wait(transfer.end)
@@ -391,6 +363,14 @@ class Timeline:
         if self.observer is not None:
             self.observer.collective(transfer, exposed)
         return exposed
+
+    def failed(self, operation: str, group: str, ranks: tuple[int, ...]) -> None:
+        """The oldest collective of a line that has begun there will not end. It takes no time."""
+        self._note("failed", operation, group, ranks)
+
+    def missed(self, operation: str, count: int, group: str, ranks: tuple[int, ...]) -> None:
+        """Other cards may take part in the next `count` collectives of a line; this one does not."""
+        self._note("missed", operation, count, group, ranks)
 
     def _note(self, *call: object) -> None:
         if self._log is not None:

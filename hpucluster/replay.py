@@ -1,166 +1,22 @@
-"""A report's run, played again on another kind of card: all ranks together, since collectives join them.
-
-A collective starts when the last of its ranks arrives (and the one before it is over) and takes what the RoCE model
-says for boxes of the new card. A rank without a log is taken to arrive in time. Where a rank never arrives,
-because its log was cut short, the others go on without it, and that is counted.
-"""
+"""A report's run, played again on another kind of card or another network, and compared with what it was."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from collectives.arrival import Arrival
-from collectives.job_network import JobNetwork
-from collectives.roce import fabric
 from collectives.roce.network import Network
-from collectives.timing import Line, SharedPorts
 from device.errors import ConfigurationError
-from device.network import Transfer
-from device.replay import CardReplay, LogError, Meeting, Record, is_message
+from device.replay import CardReplay
 from device.spec import CardSpec
 
+from .joint_replay import JointReplay
 from .report import FORMAT as REPORT_FORMAT
 from .run_logs import ReplayError, records_of
 
 TOP_NODES = 10
-
-
-# -- all ranks together --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Line:
-    """A group of ranks, or a sender and a receiver: what happens there happens one after the other."""
-
-    line: Line
-    arrivals: dict[int, list[Arrival]] = field(default_factory=lambda: defaultdict(list))  # by rank
-    transfers: list[Transfer] = field(default_factory=list)  # as the first of its ranks sees them
-    finished: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-
-
-class JointReplay:
-    """Records by rank, on cards of one kind in a network; `modules` by rank."""
-
-    def __init__(
-        self, records: Mapping[int, Record], spec: CardSpec, network: Network, modules: Mapping[int, int | None]
-    ) -> None:
-        self.cards = {rank: CardReplay(record, spec) for rank, record in records.items()}
-        self.unmatched = 0
-        self._job = JobNetwork(network, modules)
-        self._lines: dict[Hashable, _Line] = {}
-        self._ends: dict[tuple[int, Hashable], Line] = {}  # each rank's end of a line
-        self._ports = {rank: SharedPorts() for rank in records}
-
-    def run(self) -> None:
-        """Play all records to their ends.
-
-        Raises:
-            ConfigurationError: the network has no place for a rank.
-        """
-        waiting: dict[int, Meeting] = {}
-        runs = {rank: card.run() for rank, card in self.cards.items()}
-        ready: dict[int, Transfer | None] = dict.fromkeys(runs)
-        while ready or waiting:
-            while ready:
-                rank, transfer = ready.popitem()
-                meeting = self._advance(rank, runs[rank], transfer)
-                if meeting is not None:
-                    waiting[rank] = meeting
-            ready = self._finish(waiting)
-            if waiting and not ready:
-                # Somebody will never come. The one that has waited longest goes on.
-                first = min(waiting, key=lambda rank: (waiting[rank].moment, rank))
-                self.unmatched += 1
-                self._settle(self._line(first, waiting[first]), waiting[first])
-                ready = self._finish(waiting)
-
-    def _advance(
-        self, rank: int, run: Generator[Meeting, Transfer | None, None], transfer: Transfer | None
-    ) -> Meeting | None:
-        """Play one rank until it waits for the end of a collective; None where its record ends."""
-        try:
-            meeting = run.send(transfer)
-            while not meeting.is_end:
-                arrivals = self._line(rank, meeting).arrivals[rank]
-                pattern, number = pattern_of(meeting.operation), len(arrivals)
-                end = self._end(rank, meeting)
-                arrivals.append(self._ports[rank].issue(end, number, pattern, meeting.nbytes, meeting.moment))
-                meeting = next(run)
-            return meeting
-        except StopIteration:
-            return None
-
-    def _finish(self, waiting: dict[int, Meeting]) -> dict[int, Transfer | None]:
-        """The ranks whose collective is over, taken out of `waiting`, with it."""
-        ready: dict[int, Transfer | None] = {}
-        for rank, meeting in list(waiting.items()):
-            line = self._line(rank, meeting)
-            number = line.finished[rank]
-            while len(line.transfers) <= number and self._is_complete(line, meeting.ranks):
-                self._settle(line, meeting)
-            if len(line.transfers) > number:
-                line.finished[rank] += 1
-                self._ports[rank].settle(self._end(rank, meeting), number)
-                del waiting[rank]
-                seen = line.transfers[number]
-                met, begin = seen.met, min(meeting.moment, seen.met)
-                ready[rank] = replace(
-                    seen, operation=meeting.operation, begin=begin, last=seen.last if met > begin else None
-                )
-        return ready
-
-    def _line(self, rank: int, meeting: Meeting) -> _Line:
-        key = self._key(rank, meeting)
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _Line(self._job.line(meeting.group, meeting.ranks, meeting.ranks[0]))
-        return line
-
-    def _key(self, rank: int, meeting: Meeting) -> Hashable:
-        if not is_message(meeting.operation):
-            return ("group", meeting.group, meeting.ranks)
-        is_sender = meeting.operation == "send"
-        sides = sorted(meeting.ranks, key=lambda other: (other == rank) != is_sender)
-        return ("channel", meeting.group, tuple(sides))
-
-    def _end(self, rank: int, meeting: Meeting) -> Line:
-        """A line as one of its ranks sees it: which of its own ports it uses."""
-        key = (rank, meeting.line)
-        end = self._ends.get(key)
-        if end is None:
-            ways = {"send": ("out",), "recv": ("in",)}.get(meeting.operation, ("out", "in"))
-            end = self._ends[key] = self._job.line(meeting.group, meeting.ranks, rank, ways)
-        return end
-
-    def _is_complete(self, line: _Line, ranks: Sequence[int]) -> bool:
-        return all(len(line.arrivals[rank]) > len(line.transfers) for rank in ranks if rank in self.cards)
-
-    def _settle(self, line: _Line, meeting: Meeting) -> None:
-        """The line's next collective, for whose end `meeting` waits, ends with those that have arrived."""
-        number = len(line.transfers)
-        absent = Arrival()
-        arrivals = [
-            line.arrivals[rank][number] if len(line.arrivals[rank]) > number else absent for rank in meeting.ranks
-        ]
-        first = max(range(len(arrivals)), key=lambda place: arrivals[place] != absent)
-        transfer = line.line.finish(meeting.operation, pattern_of(meeting.operation), meeting.nbytes, arrivals, first)
-        if transfer is None:
-            raise LogError(f"calls: {meeting.operation} of group {meeting.group} ends before it begins")
-        last = meeting.ranks[max(range(len(arrivals)), key=lambda place: arrivals[place].moment)]
-        line.transfers.append(replace(transfer, last=last))
-
-
-def pattern_of(operation: str) -> str:
-    """The fabric's pattern of an operation as the process group names it: `all_gather_into_tensor` is an all_gather."""
-    if is_message(operation):
-        return fabric.SEND_RECV
-    fitting = [pattern for pattern in fabric.PATTERNS if operation.startswith(pattern)]
-    if not fitting:
-        raise ReplayError(f"its log has a collective {operation!r} that the fabric model does not know")
-    return max(fitting, key=len)
 
 
 # -- the comparison ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A rank of `benchmarks/compare_collectives.py` in OpenMPI, by mpi4py; run with the Python that has mpi4py and numpy."""
+"""A rank of `benchmarks/collectives.py` in OpenMPI, by mpi4py; run with the Python that has mpi4py and numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank of `benchmarks/compare_collectives.py` in torch.distributed: `collective_torch.py hccl hpu` or `... gloo cpu`."""
+"""A rank of `benchmarks/collectives.py` in torch.distributed: `collective_torch.py hccl hpu` or `... gloo cpu`."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from .. import header
 from ..errors import CollectiveError
 from ..reduction import is_reducible
 
+_DTYPES = frozenset(header.DTYPES)
 _KINDS: Any = dist.ReduceOp.RedOpType
 _REDUCE_OPS = {_KINDS.SUM: "SUM", _KINDS.MIN: "MIN", _KINDS.MAX: "MAX", _KINDS.PRODUCT: "PRODUCT"}
 
@@ -33,7 +34,7 @@ def check_tensor(tensor: Any, operation: str) -> None:
         raise TypeError(f"{operation}: expected a tensor, got {type(tensor).__name__}")
     if tensor.layout != torch.strided:
         raise CollectiveError(f"{operation}: HCCL has no {tensor.layout} tensors; use tensor.to_dense()")
-    if tensor.dtype not in header.DTYPES:
+    if tensor.dtype not in _DTYPES:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in header.DTYPES)
         raise CollectiveError(f"{operation}: HCCL has no data type for {tensor.dtype}; convert to one of {known}")
 
@@ -84,10 +85,10 @@ def reduce_name(reduce_op: Any, dtype: torch.dtype, operation: str) -> str:
         CollectiveError: an operator that HCCL does not have, in the words of the real bridge.
     """
     kind = getattr(reduce_op, "op", reduce_op)
-    if kind == _KINDS.AVG and dtype == torch.bool:
-        raise CollectiveError("Cannot use ReduceOp.AVG with boolean inputs")
     name = _REDUCE_OPS.get(kind)
     if name is None:
+        if kind == _KINDS.AVG and dtype == torch.bool:
+            raise CollectiveError("Cannot use ReduceOp.AVG with boolean inputs")
         label = getattr(kind, "name", str(kind))
         hint = "; use SUM and divide by the world size" if label == "AVG" else ""
         raise CollectiveError(

@@ -24,7 +24,7 @@ def all_reduce(
         check_tensor(tensor, name)
         op = reduce_name(reduce_op, tensor.dtype, name)
         target = NO_ROOT if root is None else group.ranks[root]
-        data = operation.staging.target(tensor, keep=True)
+        data = operation.staging.contiguous(tensor, keep=True)
         part = exchange.AllReduce(group.rank, group.size, data, reduction(op, tensor.dtype), root)
         operation.parts.append(Part(Signature(name, op, tensor.dtype, target, (tuple(tensor.shape),)), part))
     return operation

@@ -35,13 +35,17 @@ class Staging:
 
     def target(self, tensor: torch.Tensor, keep: bool = False) -> np.ndarray:
         """Elements to write; with `keep` they also hold the tensor's values (in-place operations)."""
+        return flat_array(self.contiguous(tensor, keep))
+
+    def contiguous(self, tensor: torch.Tensor, keep: bool = False) -> torch.Tensor:
+        """The same as a contiguous tensor in host memory."""
         host = self._host(tensor)
         if host.is_contiguous():
-            return flat_array(host)
+            return host
         staged = host.contiguous() if keep else torch.empty(host.shape, dtype=host.dtype)
         if moves_data():
             self.finish.append(lambda: host.copy_(staged))
-        return flat_array(staged)
+        return staged
 
     def _host(self, tensor: torch.Tensor) -> torch.Tensor:
         kind = tensor.device.type

@@ -2,8 +2,11 @@
 
     one phase               T = a + t            a: latency, t: the busiest link's time
     repeated                T = rounds x (a + t)
-    chain of h hops         T = (h - 1 + k) x (a + t of one slice), for a message passed on in k slices
+    chain of h hops         T = (h - 1) x (a + t of one slice) + k x (a + t of a k-th), for a message in k slices
     pipeline of two phases  T = a1 + a2 + max(t1, t1/k1 + t2, k2 t1/k1 + t2/k2)
+
+A slice has the library's size, or is all that there is, if that is less; the last one may be smaller. So a transfer of
+one byte more never takes less time, as it would if it were cut into one more slice of equal size.
 
 In the pipeline the first phase hands over slices one by one to the second: of its k1 the first k2, and works meanwhile.
 So in a reduce-scatter: the box has a slice for each box, and the own one, the last, need not leave. Where the second
@@ -96,22 +99,16 @@ class Clock:
 
     def step(self, step: Step, nbytes: float) -> tuple[float, list[Timed]]:
         """Seconds of a step, and its stages with theirs."""
-        rounds, size = step.rounds, nbytes
-        slice_bytes = self._box.hccl.slice_bytes
         if step.chain:
-            slices = max(1, math.ceil(nbytes / slice_bytes))
-            rounds, size = step.chain - 1 + slices, nbytes / slices
-        told = [self._stage(stage, size) for stage in step.stages]
+            return self._chain(step, nbytes)
+        told = [self._stage(stage, nbytes) for stage in step.stages]
         if len(told) == 1:
             latency, seconds, load = told[0]
-            whole = rounds * (latency + seconds)
-            return whole, [Timed(step.stages[0], 0.0, whole, rounds, latency, load, size)]
+            whole = step.rounds * (latency + seconds)
+            return whole, [Timed(step.stages[0], 0.0, whole, step.rounds, latency, load, nbytes)]
         (lag, first, one), (delay, second, other) = told
-        if step.slices:
-            times = max(1, math.ceil(step.part * nbytes / slice_bytes))
-            k1, k2 = (count * times for count in step.slices)
-        else:
-            k1 = k2 = 1
+        times = max(1.0, step.part * nbytes / self._box.hccl.slice_bytes)
+        k1, k2 = (count * times for count in step.slices or (1, 1))
         if k1 >= k2:
             whole = lag + delay + max(first, first / k1 + second, k2 * first / k1 + second / k2)
             begin = lag + first / k1
@@ -119,9 +116,18 @@ class Clock:
             whole = lag + delay + max(second, second / k2 + first, k1 * second / k2 + first / k1)
             begin = whole - delay - second
         return whole, [
-            Timed(step.stages[0], 0.0, lag + first, 1, lag, one, size),
-            Timed(step.stages[1], begin, whole - begin, 1, delay, other, size),
+            Timed(step.stages[0], 0.0, lag + first, 1, lag, one, nbytes),
+            Timed(step.stages[1], begin, whole - begin, 1, delay, other, nbytes),
         ]
+
+    def _chain(self, step: Step, nbytes: float) -> tuple[float, list[Timed]]:
+        (stage,) = step.stages
+        largest = min(nbytes, self._box.hccl.slice_bytes)
+        slices = max(1, math.ceil(nbytes / self._box.hccl.slice_bytes))
+        latency, seconds, load = self._stage(stage, largest)
+        _, each, _ = self._stage(stage, nbytes / slices)
+        whole = (step.chain - 1) * (latency + seconds) + slices * (latency + each)
+        return whole, [Timed(stage, 0.0, whole, step.chain - 1 + slices, latency, load, largest)]
 
     def _stage(self, stage: Stage, nbytes: float) -> tuple[float, float, Load | None]:
         seconds, load = stage.traffic.busiest(nbytes)

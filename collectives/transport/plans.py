@@ -51,10 +51,9 @@ class Planner:
         self.clear(exchange)
 
     def _reduce(self, exchange: kinds.AllReduce) -> None:
-        data, root = exchange.data, exchange.root
-        address = data.ctypes.data
+        address, root = exchange.address, exchange.root
         self._reduction(exchange.reduction, 1)
-        self._words[0:_SEGMENT] = address, address, data.nbytes, native.ALL & _MASK if root is None else root
+        self._words[0:_SEGMENT] = address, address, exchange.model_bytes, native.ALL & _MASK if root is None else root
 
     def _reduce_scatter(self, exchange: kinds.ReduceScatter) -> None:
         self._reduction(exchange.reduction, self._ranks)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..network import Transfer
-from ..timeline import Observer, Timeline
+from ..observer import Observer
+from ..timeline import Timeline
 
 
 class Observers:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from collectives.roce.bandwidth import network_factor
-from collectives.roce.network import Group, Network
+from collectives.roce.network import Group, Message, Network
 from collectives.roce.place import places
 from device.spec import chosen_card
 
 from . import scale_validation
 from .catalogue import ALL_GATHER, SCALE_VALIDATION, SEND_RECV, TESTS
 from .pairing import partners
-from .printing import Figures, bandwidth, benchmark_block, csv_row, duration, processing_line, summary
+from .printing import Figures, bandwidth, benchmark_block, csv_row, duration, pairs_line, processing_line, summary
 from .settings import Settings
 from .sizes import each_size
 
@@ -31,14 +33,40 @@ class Model:
         where = places(ranks, {}, self._network.cards_per_box)
         return self._network.group([where[rank] for rank in ranks])
 
-    def figures(self, size: int) -> Figures:
-        """One iteration with `size` bytes of input. Of send_recv, what rank 0 sees."""
+    def figures(self, size: int) -> dict[int, Figures]:
+        """One iteration with `size` bytes of input, by rank that tells of it. Of send_recv, what rank 0 sees, or each
+        receiver of `--ranks_list`.
+        """
         settings = self._settings
+        if settings.ranks_list:
+            return self._messages(size)
         test, members = TESTS[settings.test], settings.members
         if settings.test == SEND_RECV:
             members = (0, partners(settings, 0)[1])
         seconds = self.group(members).seconds(test.pattern, model_bytes(settings, size))
-        return Figures(test.call, size, network_factor(test.pattern, len(members)), seconds, seconds)
+        return {
+            settings.comm_root: Figures(test.call, size, network_factor(test.pattern, len(members)), seconds, seconds)
+        }
+
+    def _messages(self, size: int) -> dict[int, Figures]:
+        """Messages of `--ranks_list`, all at once. Ranks that wait for each other, over others too, keep the pace of
+        the slowest message among them.
+        """
+        pairs, nbytes = self._settings.ranks_list, model_bytes(self._settings, size)
+        where = places(range(self._settings.nranks), {}, self._network.cards_per_box)
+        ends = self._network.message_ends(
+            [Message(where[sender], where[receiver], nbytes) for sender, receiver in pairs]
+        )
+        paces = dict.fromkeys((rank for pair in pairs for rank in pair), 0.0)
+        for _ in pairs:
+            for (sender, receiver), end in zip(pairs, ends, strict=True):
+                paces[sender] = paces[receiver] = max(end, paces[sender], paces[receiver])
+        received = Counter(receiver for _, receiver in pairs)
+        call = TESTS[SEND_RECV].call
+        return {
+            rank: Figures(f"{call}_rank_{rank}", size, float(count), paces[rank], paces[rank])
+            for rank, count in sorted(received.items())
+        }
 
     def phases(self, size: int) -> str:
         """Where the time of a collective goes: the algorithm, and a line for each phase."""
@@ -78,7 +106,7 @@ def model_bytes(settings: Settings, size: int) -> int:
 def run(settings: Settings) -> bool:
     """Print what the ranks would. Returns whether all is well."""
     model = Model(settings)
-    rows: list[Figures] = []
+    rows: dict[int, list[Figures]] = {}
     is_fine = True
     for size in each_size(settings.size_min, settings.size_max, settings.size_inc):
         if settings.test == SCALE_VALIDATION:
@@ -86,17 +114,17 @@ def run(settings: Settings) -> bool:
             is_fine = is_fine and is_size_fine
             print(text, end="")
             continue
-        figures = model.figures(size)
-        rows.append(figures)
-        if settings.is_range:
-            print(processing_line(figures), end="")
-        else:
-            print(benchmark_block(settings, figures), end="")
-            if settings.test != SEND_RECV:
-                print(model.phases(size), end="")
-    if settings.is_range and rows:
-        print(summary(settings, rows), end="")
+        if settings.ranks_list:
+            print(pairs_line(settings), end="")
+        for rank, figures in model.figures(size).items():
+            rows.setdefault(rank, []).append(figures)
+            print(processing_line(figures) if settings.is_range else benchmark_block(settings, figures), end="")
+        if not settings.is_range and settings.test != SEND_RECV:
+            print(model.phases(size), end="")
+    if settings.is_range:
+        print("".join(summary(settings, own) for own in rows.values()), end="")
     if settings.result_csv:
         with open(settings.result_csv, "a", encoding="ascii") as file:
-            file.writelines(csv_row(settings, settings.comm_root, figures) for figures in rows)
+            for number in range(max(map(len, rows.values()), default=0)):
+                file.writelines(csv_row(settings, rank, own[number]) for rank, own in rows.items())
     return is_fine

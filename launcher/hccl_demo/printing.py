@@ -58,6 +58,12 @@ def benchmark_block(settings: Settings, figures: Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pairs_line(settings: Settings) -> str:
+    """What stands before the messages of `--ranks_list`."""
+    listed = ",".join(f"{sender},{receiver}" for sender, receiver in settings.ranks_list)
+    return f"Will perform ranks send_recv test with list: {listed}\n"
+
+
 def processing_line(figures: Figures) -> str:
     """What stands for the block while a range of sizes runs."""
     return f"Processing data_size {figures.size}\n"

@@ -17,7 +17,7 @@ from .checks import check_members
 from .inputs import fill
 from .job import Job, join, own_rank, take_place
 from .measure import timed
-from .printing import Figures, benchmark_block, csv_row, processing_line, summary
+from .printing import Figures, benchmark_block, csv_row, pairs_line, processing_line, summary
 from .send_recv import Pairs, Swap
 from .settings import from_environment
 from .sizes import each_size
@@ -86,8 +86,7 @@ def _run_sizes(job: Job) -> None:
             wrong += _validate_scale(job, size)
             continue
         if settings.ranks_list and job.is_root:
-            listed = ",".join(f"{sender},{receiver}" for sender, receiver in settings.ranks_list)
-            tell(f"Will perform ranks send_recv test with list: {listed}\n")
+            tell(pairs_line(settings))
         wrong += _run_size(job, size, rows)
     if settings.is_range:
         _tell_in_order(job, [], summary(settings, rows) if rows else "")

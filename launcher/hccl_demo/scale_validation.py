@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from collectives.roce.box import load_box
+from collectives.roce.network import Network
 from device.spec import chosen_card
 
 from .pairing import Pair, scale_out_pairs, scale_up_pairs
@@ -14,10 +14,12 @@ from .settings import Settings
 MARGIN = 0.05  # HabanaAI/hccl_demo, SCALE_VALIDATION_MARGIN: a pair may fall short of the expected by this share
 
 
-def expected_scale_up() -> float:
-    """Bytes per second between two cards of a box: their ports' line rate."""
-    box = load_box(chosen_card().box)
-    return box.ports_per_pair * box.ports.line_rate_bytes_per_s
+def expected_scale_up(settings: Settings) -> float:
+    """Bytes per second between two cards of a box: their ports' line rate; where they meet at a switch, what is left of
+    it on all ports.
+    """
+    box = Network.of_environment(chosen_card(), settings.nranks).box
+    return box.ports_per_pair * box.ports.line_rate_bytes_per_s if box.pair_ports else box.scale_out_rate
 
 
 Stage = tuple[str, list[Pair], float]
@@ -25,7 +27,7 @@ Stage = tuple[str, list[Pair], float]
 
 def stages(settings: Settings) -> list[Stage]:
     """(name, pairs, expected bytes per second) of what is measured: inside the groups, and between them."""
-    found: list[Stage] = [("ScaleUp", list(scale_up_pairs(settings)), expected_scale_up())]
+    found: list[Stage] = [("ScaleUp", list(scale_up_pairs(settings)), expected_scale_up(settings))]
     if settings.nranks > settings.ranks_per_node:
         found.append(("ScaleOut", list(scale_out_pairs(settings)), float(settings.scaleout_bw)))
     return found

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from collectives.roce.box import load_box
 from collectives.roce.network import Network
 from device.spec import chosen_card
 from habana_frameworks import _shield
@@ -40,7 +39,7 @@ def run(request: Request) -> int:
     for option, variable in NETWORK_VARIABLES.items():
         if value := getattr(request, option):
             os.environ[variable] = value
-    settings = settings_of(request, os.environ, load_box(chosen_card().box).cards)
+    settings = settings_of(request, os.environ, Network.of_environment(chosen_card(), None).box.cards)
     if request.mpi:
         return _with_mpi(request, settings, voice)
     describe_boxes(settings)

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from collectives.errors import CollectiveError
 from collectives.ledger import Ledger
 from collectives.roce.network import Group, Network
 from collectives.roce.place import Place
@@ -137,12 +138,58 @@ def test_a_ledger_settles_up_to_a_number() -> None:
         for sequence, name in ((1, "a"), (2, "b"), (4, "c")):
             ledger.enter(sequence, Transfer(name, 0, "0", (0, 1), 0.0, 0.0, 0.0, 1.0))
         ledger.settle(3)
-        assert done == [("a", "nobody"), ("b", "stream")]
+        assert done == [("a", "stream"), ("b", "stream")]
         ledger.settle(3)
         ledger.settle(9, "host")
         assert done[2:] == [("c", "host")]
     finally:
         interop.collective_done = original  # type: ignore[assignment]
+
+
+def uneven(rank: int, size: int) -> list[Transfer]:
+    transfers = recorded(arrival=0.0)
+    other = dist.new_group([0, 1])
+    rows = [torch.ones(size * (1 << 18), device="hpu") for _ in range(2)]
+    work = dist.all_to_all_single(rows[0], rows[1], async_op=True)
+    behind = dist.all_reduce(torch.ones(1 << 20, device="hpu"), group=other, async_op=True)
+    behind.wait()
+    work.wait()
+    return transfers
+
+
+def test_an_all_to_all_shares_the_ports_before_its_sizes_are_agreed() -> None:
+    nbytes = 2 << 20
+    first, second = mesh(2).seconds("all_to_all", nbytes), mesh(2).seconds("all_reduce", 4 << 20)
+    for outcome in run_ranks(2, uneven, backend="hccl"):
+        behind, moved = outcome.value
+        assert (moved.nbytes, moved.end) == (nbytes, first)
+        assert behind.end == pytest.approx(second + min(first, second))
+
+
+def failures(rank: int, size: int) -> list[str]:
+    notes: list[str] = []
+    recorded(arrival=0.0)
+    interop.collective_failed = lambda operation, group, ranks: notes.append(f"{operation} failed")  # type: ignore[assignment]
+    interop.collectives_missed = (  # type: ignore[assignment]
+        lambda operation, count, group, ranks: notes.append(f"{count} {operation} missed")
+    )
+    interop.collective_done = lambda transfer, waits: notes.append(transfer.operation)  # type: ignore[assignment]
+    for _ in range(2):
+        dist.all_reduce(torch.ones(3))  # before there is a card
+    tensor = torch.ones(3 + rank, device="hpu")
+    work = dist.all_reduce(tensor, async_op=True)
+    with pytest.raises(CollectiveError, match="disagree"):
+        work.wait()
+    tensor.add_(1)
+    assert tensor[0].item() == 2.0  # told once: what comes later is not held up by it
+    dist.broadcast(torch.ones(3), 0)  # host memory
+    dist.broadcast(torch.ones(3, device="hpu"), 0)
+    return notes
+
+
+def test_what_fails_and_what_the_card_has_no_part_in_is_told_in_the_order_of_the_program() -> None:
+    for outcome in run_ranks(2, failures, backend="hccl"):
+        assert outcome.value == ["2 all_reduce missed", "all_reduce failed", "1 broadcast missed", "broadcast"]
 
 
 def steps(rank: int, size: int) -> dict[str, float]:

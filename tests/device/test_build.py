@@ -82,7 +82,9 @@ def test_a_compiler_that_does_not_exist_is_named(fresh_script, tmp_path: Path, b
 
 def test_a_cache_that_cannot_be_written_is_named(fresh_script, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = fresh_script("import torch; torch.ones(1, device='hpu')", check=False, HPUCLUSTER_CACHE=str(tmp_path / "file"))
+    done = fresh_script(
+        "import torch; torch.ones(1, device='hpu')", check=False, HPUCLUSTER_CACHE=str(tmp_path / "file")
+    )
     assert done.returncode != 0
     assert "Set HPUCLUSTER_CACHE to a folder that can be written" in done.stderr
 

@@ -256,6 +256,18 @@ class TestCollectives:
         assert line.collective(self.transfer(begin, begin + 8.0)) == begin + 8.0 - computed
         assert line.engines["NIC"] == 8.0
 
+    def test_the_ports_are_busy_once_however_much_they_carry(self) -> None:
+        line = timeline()
+        for begin, end, busy in (
+            (0.0, 10.0, 10.0),
+            (2.0, 5.0, 10.0),
+            (8.0, 12.0, 12.0),
+            (20.0, 21.0, 13.0),
+            (11, 25, 25.0),
+        ):
+            line.collective(self.transfer(begin, end))
+            assert line.engines["NIC"] == pytest.approx(busy)
+
     def test_both_share_the_memory(self) -> None:
         """A recipe that wants all of the HBM gets what the ports leave, here three quarters: it takes longer by a
         quarter of the time in which both run. One that wants little is not held up.

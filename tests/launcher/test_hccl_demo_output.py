@@ -9,8 +9,9 @@ import torch
 from launcher.hccl_demo.correctness import SHOWN_MISMATCHES, Verdict, compare
 from launcher.hccl_demo.inputs import reduced_value, truncated, value
 from launcher.hccl_demo.job import Job
+from launcher.hccl_demo.model import Model
 from launcher.hccl_demo.printing import Figures, benchmark_block, csv_row, processing_line, summary
-from launcher.hccl_demo.scale_validation import verdict
+from launcher.hccl_demo.scale_validation import stages, verdict
 from launcher.hccl_demo.settings import Settings
 
 FIGURES = Figures("hcclAllReduce", 33554432, 1.75, 33554432 / 147.5e9, 0.000228)
@@ -95,3 +96,39 @@ def test_pairs_that_are_too_slow_are_named() -> None:
     )
     fine = "Test passed. The BW between all nodes meets the expectations"
     assert verdict("ScaleUp", [(0, 1)], rates, 37.5e9)[0].splitlines()[1] == fine
+
+
+def test_the_model_knows_the_messages_of_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two boxes of two cards: what leaves one card twice takes twice as long, and who waits for it keeps its pace."""
+    for name in ("FABRIC", "LINKS", "ALGORITHM"):
+        monkeypatch.delenv(f"HPUCLUSTER_{name}", raising=False)
+    monkeypatch.setenv("HPUCLUSTER_CARDS_PER_BOX", "2")
+
+    def figures(*pairs: tuple[int, int]) -> dict[int, Figures]:
+        return Model(Settings(test="send_recv", nranks=4, ranks_list=pairs)).figures(1 << 25)
+
+    inside, across = figures((0, 1))[1], figures((0, 2))[2]
+    assert (inside.call, inside.factor) == ("hcclSendRecv_rank_1", 1.0)
+    assert inside.host_s == inside.device_s < across.host_s
+    assert {rank: one.host_s / across.host_s for rank, one in figures((0, 2), (0, 3)).items()} == {
+        2: pytest.approx(2, rel=0.01),
+        3: pytest.approx(2, rel=0.01),
+    }
+    crowd = figures((0, 2), (1, 2))[2]
+    assert (crowd.factor, crowd.host_s) == (2.0, pytest.approx(2 * across.host_s, rel=0.01))
+    waits = figures((0, 1), (2, 1), (3, 2))  # 3 to 2 takes the cable in the box, and 2 is busy as long as 1
+    assert waits[1].host_s == waits[2].host_s == pytest.approx(across.host_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("card", "fabric", "expected"), (("gaudi3", "", 75.0e9), ("gaudi", "hls1h", 10 * 12.5e9 * 0.856))
+)
+def test_what_a_pair_is_expected_to_reach(
+    monkeypatch: pytest.MonkeyPatch, card: str, fabric: str, expected: float
+) -> None:
+    """Three ports of 200 Gb/s each; ten of 100 Gb/s to a switch, of which some of the rate is left."""
+    for name, text in (("CARD", card), ("FABRIC", fabric), ("LINKS", ""), ("ALGORITHM", ""), ("CARDS_PER_BOX", "")):
+        monkeypatch.setenv(f"HPUCLUSTER_{name}", text)
+    settings = Settings(test="scale_validation", nranks=4, ranks_per_node=4, scaleup_group_size=4)
+    assert stages(settings)[0][2] == pytest.approx(expected)
+    assert Model(settings).scale_validation(1 << 25)[1]

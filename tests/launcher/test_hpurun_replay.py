@@ -21,7 +21,8 @@ from device.network import Transfer
 from device.run_log import RunLog
 from device.spec import CardSpec, load_card
 from device.timeline import Timeline
-from hpucluster.replay import compare, pattern_of
+from hpucluster.joint_replay import pattern_of
+from hpucluster.replay import compare
 from hpucluster.report import FORMAT, unused_card
 from hpucluster.run_logs import ReplayError, records_of, share_logs
 from launcher import replay
@@ -70,6 +71,14 @@ class Rank:
 
     def arrive(self, operation: str, *ranks: int) -> Rank:
         self.log.add(("arrive", operation, NBYTES, "0", ranks, 0, ()))
+        return self
+
+    def fail(self, operation: str, *ranks: int) -> Rank:
+        self.log.add(("failed", operation, "0", ranks))
+        return self
+
+    def miss(self, operation: str, count: int, *ranks: int) -> Rank:
+        self.log.add(("missed", operation, count, "0", ranks))
         return self
 
     def finish(self, operation: str, nbytes: int, *ranks: int) -> Rank:
@@ -220,6 +229,36 @@ class TestCollectives:
         comparison = compare(report_of(short.record(0), long.record(1)), GAUDI2)
         assert comparison["unmatched"] == 1
         assert comparison["replayed"][1]["collectives"]["count"] == 2
+
+    def test_one_in_which_a_card_had_no_part_is_over_without_it(self) -> None:
+        """A barrier before rank 1 used its card: its first collective is the group's second."""
+        early = Rank().finish("barrier", 0, 0, 1).work(3).finish("all_reduce", NBYTES, 0, 1)
+        late = Rank().miss("barrier", 1, 0, 1).work(1).finish("all_reduce", NBYTES, 0, 1)
+        comparison = compare(report_of(early.record(0), late.record(1)), GAUDI2)
+        assert comparison["unmatched"] == 0
+        first, second = comparison["replayed"]
+        assert first["time"]["total"] == second["time"]["total"]
+        assert (first["collectives"]["count"], second["collectives"]["count"]) == (2, 1)
+        assert second["collectives"]["waited_for"][0]["rank"] == 0 and not first["collectives"]["waited_for"]
+
+    def test_one_that_failed_takes_no_time_and_no_place(self) -> None:
+        def rank(number: int, fails: bool) -> dict[str, Any]:
+            run = Rank().work(1 + number)
+            if fails:
+                run.arrive("all_reduce", 0, 1).fail("all_reduce", 0, 1)
+            return run.work().finish("all_reduce", NBYTES, 0, 1).record(number)
+
+        with_failure, without = (
+            compare(report_of(rank(0, fails), rank(1, fails)), GAUDI2)["replayed"] for fails in (True, False)
+        )
+        for one, other in zip(with_failure, without, strict=True):
+            assert one["collectives"]["count"] == 1
+            assert one["collectives"]["seconds"] == pytest.approx(other["collectives"]["seconds"])
+            assert one["time"]["total"] == pytest.approx(other["time"]["total"] + GAUDI2.host.collective_s, rel=1e-3)
+
+    def test_a_failure_of_nothing_is_a_damaged_log(self) -> None:
+        with pytest.raises(ReplayError, match="all_reduce of group 0 fails before it begins"):
+            compare(report_of(Rank().fail("all_reduce", 0, 1).record(0)), GAUDI2)
 
     def test_a_rank_without_a_log_is_in_time(self) -> None:
         unused = {"rank": 1, "used": False, **unused_card("gaudi2", 1)}
