@@ -17,9 +17,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DistributedDataParallel, distributed
 
 from device import interop
+from device.backend import runtime
 
 _BF16_HOOKS = ("bf16_compress_hook", "bf16_compress_wrapper_hook")
 
@@ -139,6 +140,21 @@ def _charge_reducer() -> None:
     DistributedDataParallel._pre_forward = for_hccl  # type: ignore[method-assign, assignment]
 
 
+def _compare_nothing_without_values() -> None:
+    """DistributedDataParallel compares the ranks' parameters through the card's memory, which has no values with
+    HPUCLUSTER_NUMERICS=off.
+    """
+    verify = distributed._verify_param_shape_across_processes
+
+    @functools.wraps(verify)
+    def for_hccl(process_group: Any, tensors: list[torch.Tensor], logger: Any = None) -> None:
+        on_card = any(tensor.device.type == "hpu" for tensor in tensors)
+        if runtime.settings().numerics or not on_card:
+            verify(process_group, tensors, logger)
+
+    distributed._verify_param_shape_across_processes = for_hccl  # type: ignore[attr-defined]
+
+
 _CHANGES: dict[str, Change] = {
     "torch.distributed.fsdp._fully_shard._fsdp_collectives": _sum_instead_of_average,
     "torch.distributed.tensor.placement_types": _mean_of_sums,
@@ -151,6 +167,7 @@ def adapt() -> None:
     _allow_bf16_hooks()
     _replace_builtin_hook()
     _charge_reducer()
+    _compare_nothing_without_values()
     for name, change in _CHANGES.items():
         if name in sys.modules:
             change(sys.modules[name])

@@ -14,6 +14,7 @@ from device.errors import ConfigurationError
 from device.timeline import HOST, INSIDE
 
 from .arrival import Arrival
+from .data_movement import moves_data
 from .errors import CollectiveError, MismatchError
 from .guard import Guard
 from .job_network import job_network
@@ -153,6 +154,8 @@ class Communicator:
             operation.arrival = self.ledger.arrive(sequence, name, pattern, nbytes, staging.extents)
         else:
             self.ledger.stay_away(name)
+            for part in operation.parts:
+                part.exchange.moves_data = moves_data(is_on_card=False)
 
     def check_usable(self, what: Callable[[], str]) -> None:
         """Raise if nothing can be issued any more; `what` names the attempt."""

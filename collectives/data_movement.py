@@ -31,6 +31,14 @@ def timing_only() -> Iterator[None]:
         _depth.value -= 1
 
 
-def moves_data() -> bool:
-    """Does a collective issued here and now move data? Not with HPUCLUSTER_NUMERICS=off either."""
-    return _depth.value == 0 and runtime.settings().numerics
+SMALL_BYTES = 16 * 1024
+"""What goes with a header at no cost."""
+
+
+def moves_data(nbytes: int = SMALL_BYTES + 1, is_on_card: bool = True) -> bool:
+    """Does a collective issued here and now, of so many bytes at each rank, move data?
+
+    The card has no values with HPUCLUSTER_NUMERICS=off; but what is small may be numbers that ranks tell each other,
+    as DistributedDataParallel does, and goes with the header.
+    """
+    return _depth.value == 0 and (not is_on_card or runtime.settings().numerics or nbytes <= SMALL_BYTES)

@@ -61,7 +61,7 @@ class _Even:
         self.ranks = ranks
         self.dtype = dtype
         self.items = items
-        self.moves_data = moves_data()
+        self.moves_data = moves_data(items * dtype.itemsize)
 
     @property
     def model_bytes(self) -> int:
@@ -203,6 +203,7 @@ class AllToAll(_Even):
     ) -> None:
         # Until the ranks agree, what this one knows: of even blocks that is all.
         super().__init__(rank, ranks, dtype, max(map(len, (*inputs, *outputs))))
+        self.moves_data = moves_data()  # whatever this rank's own lengths
         self.inputs = inputs
         self.outputs = outputs
 

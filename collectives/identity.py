@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from device.backend import runtime
 from device.backend.untraced import untraced
 
 # torch's stub gives every method a list of overloads that no single Python signature can match.
@@ -56,7 +57,9 @@ class Identity(_ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device(kind) for kind in self._devices]
+        # Python's objects travel in host memory where the card's has no values.
+        host = [] if runtime.settings().numerics or "cpu" in self._devices else ["cpu"]
+        return [torch.device(kind) for kind in [*host, *self._devices]]
 
     def _get_backend(self, device: torch.device) -> Identity:
         return self

@@ -235,7 +235,7 @@ class HcclProcessGroup(Identity):
         check_peer(peer, self.size(), name)
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
         whole = data.view("uint8")
-        part = whole if moves_data() else whole[:0]
+        part = whole if moves_data(len(whole), staging.is_on_card) else whole[:0]
         return Message(tensor, part, len(whole), tag, staging.finish, staging.is_on_card, staging.extents)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:

@@ -43,7 +43,7 @@ class Staging:
         if host.is_contiguous():
             return host
         staged = host.contiguous() if keep else torch.empty(host.shape, dtype=host.dtype)
-        if moves_data():
+        if moves_data(tensor.nbytes, self.is_on_card):
             self.finish.append(lambda: host.copy_(staged))
         return staged
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 import torch
@@ -72,3 +73,21 @@ def test_without_numerics_no_data_moves_either() -> None:
     real = [outcome.value for outcome in run_ranks(3, without_numerics, backend="hccl")]
     off = [outcome.value for outcome in run_ranks(3, without_numerics, backend="hccl", HPUCLUSTER_NUMERICS="off")]
     assert real == off
+
+
+def without_values(rank: int, size: int) -> list[Any]:
+    told: list[Any] = [None] * size
+    dist.all_gather_object(told, ("x" * 50_000, rank))
+    counted = torch.tensor([rank + 1], device="hpu")
+    dist.all_reduce(counted)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4).to("hpu"))
+    model(torch.ones(2, 4).to("hpu")).sum().backward()
+    on_host = torch.full((100_000,), float(rank))
+    dist.all_reduce(on_host)
+    return [[number for _, number in told], on_host[7].item()]
+
+
+def test_without_numerics_ranks_tell_each_other_what_they_need() -> None:
+    """Python's objects, small tensors, host memory: so DistributedDataParallel begins."""
+    off = [outcome.value for outcome in run_ranks(2, without_values, backend="hccl", HPUCLUSTER_NUMERICS="off")]
+    assert off == [[[0, 1], 1.0]] * 2
