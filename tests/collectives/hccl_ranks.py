@@ -58,7 +58,19 @@ class Outcome:
     exitcode: int | None = None
 
 
+_BEGUN = "begun"
+_own_pipe: Connection | None = None  # in a rank
+
+
+def tell_begun() -> None:
+    """For a job: this rank is in the middle of its work, which `on_begun` waits for."""
+    assert _own_pipe is not None
+    _own_pipe.send(_BEGUN)
+
+
 def _main(rank: int, size: int, job: Job, arguments: tuple[Any, ...], setup: dict[str, Any], pipe: Connection) -> None:
+    global _own_pipe
+    _own_pipe = pipe
     os.environ.update(setup["environ"])
     if setup["machines"]:
         os.environ["HPUCLUSTER_MACHINE"] = setup["machines"][rank]
@@ -97,14 +109,16 @@ def run_ranks(
     limit: float = 60,
     may_fail: bool = False,
     on_start: Callable[[list[Any]], None] | None = None,
+    on_begun: Callable[[list[Any]], None] | None = None,
     machines: str = "",
     **environ: str,
 ) -> list[Outcome]:
     """Run `job(rank, size, *arguments)` in `size` processes; returns the outcome of each.
 
-    `timeout` is the group's, `limit` what all may take, both in seconds. `on_start` gets the processes. A rank that was
-    killed has no value and an exit code. Unless `may_fail`, an error in a rank is an error here. `machines` has a
-    letter for each rank: ranks with different ones do not know that they share this machine.
+    `timeout` is the group's, `limit` what all may take, both in seconds. `on_start` gets the processes, and so does
+    `on_begun` when all have called `tell_begun`. A rank that was killed has no value and an exit code. Unless
+    `may_fail`, an error in a rank is an error here. `machines` has a letter for each rank: ranks with different ones do
+    not know that they share this machine.
     """
     with tempfile.TemporaryDirectory() as folder:
         setup = {
@@ -127,6 +141,12 @@ def run_ranks(
         try:
             if on_start:
                 on_start(processes)
+            if on_begun:
+                for rank, pipe in enumerate(pipes):
+                    assert pipe.poll(limit), f"rank {rank} has not begun within {limit} s"
+                    first = pipe.recv()
+                    assert first == _BEGUN, f"rank {rank} ended before it began: {first}"
+                on_begun(processes)
             end = time.monotonic() + limit
             for process, pipe in zip(processes, pipes, strict=True):
                 outcome = Outcome(error="TestHang", text=f"no answer in {limit} s")

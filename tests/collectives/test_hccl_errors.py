@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from .hccl_ranks import run_ranks
+from .hccl_ranks import run_ranks, tell_begun
 
 
 def message(attempt: Callable[[], Any]) -> str:
@@ -259,6 +259,8 @@ def test_a_forked_child_cannot_speak_for_its_rank() -> None:
 
 def large_ones(rank: int, size: int) -> list[str]:
     data, gathered = torch.zeros(3_000_000), torch.zeros(3_000_000)
+    dist.all_reduce(data)
+    tell_begun()
     while True:
         for attempt in (
             lambda: dist.all_reduce(data),
@@ -270,26 +272,24 @@ def large_ones(rank: int, size: int) -> list[str]:
 
 
 def stop_and_go_on(processes: list[Any]) -> None:
-    time.sleep(1.5)
     os.kill(processes[1].pid, signal.SIGSTOP)
     time.sleep(2.5)
     os.kill(processes[1].pid, signal.SIGCONT)
 
 
 def test_a_rank_that_stands_still_in_the_middle_of_a_large_one_is_named() -> None:
-    outcomes = run_ranks(4, large_ones, timeout=1, on_start=stop_and_go_on, may_fail=True)
+    outcomes = run_ranks(4, large_ones, timeout=1, on_begun=stop_and_go_on, may_fail=True)
     # Whoever else is behind only waits for it, and is not named.
     for rank in (0, 2, 3):
         assert "timed out after 1 s waiting for rank 1 (" in outcomes[rank].value[0], outcomes[rank]
 
 
 def kill_the_second(processes: list[Any]) -> None:
-    time.sleep(1.5)
     os.kill(processes[1].pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("attempt", range(2))
 def test_a_rank_that_dies_in_the_middle_of_a_large_one_is_named_by_all(attempt: int) -> None:
-    outcomes = run_ranks(4, large_ones, timeout=60, on_start=kill_the_second, may_fail=True)
+    outcomes = run_ranks(4, large_ones, timeout=60, on_begun=kill_the_second, may_fail=True)
     for rank in (0, 2, 3):
         assert "rank 1" in outcomes[rank].value[0] and "has died" in outcomes[rank].value[0], outcomes[rank]

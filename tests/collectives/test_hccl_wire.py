@@ -30,7 +30,7 @@ from collectives.transport.lanes import DATA, PIECE_BYTES, WINDOW, Lanes
 from collectives.transport.membership import Membership
 from device.errors import ConfigurationError
 
-from .hccl_ranks import HOST, run_ranks
+from .hccl_ranks import HOST, run_ranks, tell_begun
 from .test_hccl_errors import dies, message, mismatches, one_is_missing
 
 
@@ -153,18 +153,19 @@ def test_a_rank_that_is_gone_is_named_on_both_machines(action: str) -> None:
 
 def reduces_until_killed(rank: int, size: int) -> None:
     data = torch.ones(1_000_000)
+    dist.all_reduce(data)
+    tell_begun()
     while True:
         dist.all_reduce(data)
 
 
 def kill_one(processes: list[Any]) -> None:
-    time.sleep(0.8)
     os.kill(processes[2].pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("machines", ("aabb", "abca"))
 def test_a_rank_is_killed_in_the_middle_of_an_all_reduce(machines: str) -> None:
-    outcomes = run_ranks(4, reduces_until_killed, machines=machines, on_start=kill_one, may_fail=True, limit=20)
+    outcomes = run_ranks(4, reduces_until_killed, machines=machines, on_begun=kill_one, may_fail=True, limit=20)
     for rank in (0, 1, 3):
         assert outcomes[rank].error == "PeerLost" and "rank 2 (process" in outcomes[rank].text, outcomes[rank]
 

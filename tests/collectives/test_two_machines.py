@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from collectives.transport import addresses
 from collectives.transport.keys import KeyPair
+from device import interop
+from hpucluster.placement import free_port
 
-from .hccl_ranks import HOST, ROOT, run_ranks
+from .hccl_ranks import HOST, ROOT, run_ranks, tell_begun
 from .network_namespaces import Namespaces, enter, reason_to_skip, two_namespaces
 from .test_hccl_wire import is_refused, membership
 
@@ -74,12 +79,13 @@ def test_ranks_in_two_namespaces_talk_and_refuse_a_client_without_keys(namespace
 def reduces(rank: int, size: int, names: tuple[str, str], store: str) -> None:
     meet(rank, size, names, store)
     data = torch.ones(1_000_000)
+    dist.all_reduce(data)
+    tell_begun()
     while True:
         dist.all_reduce(data)
 
 
 def kill_one(processes: list[Any]) -> None:
-    time.sleep(1.0)
     os.kill(processes[0].pid, signal.SIGKILL)
 
 
@@ -91,7 +97,7 @@ def test_a_rank_that_is_killed_is_named_in_both_namespaces(namespaces: Namespace
         f"{tmp_path}/store",
         backend="",
         may_fail=True,
-        on_start=kill_one,
+        on_begun=kill_one,
         limit=11,
         MASTER_ADDR=namespaces.addresses[0],
     )
@@ -105,7 +111,6 @@ def test_a_machine_that_vanishes_is_noticed_in_seconds(tmp_path: Path) -> None:
     with two_namespaces() as found:
 
         def unplug(processes: list[Any]) -> None:
-            time.sleep(1.0)
             found.unplug()
 
         outcomes = run_ranks(
@@ -115,7 +120,7 @@ def test_a_machine_that_vanishes_is_noticed_in_seconds(tmp_path: Path) -> None:
             f"{tmp_path}/store",
             backend="",
             may_fail=True,
-            on_start=unplug,
+            on_begun=unplug,
             limit=20,
             MASTER_ADDR=found.addresses[0],
         )
@@ -126,58 +131,60 @@ def test_a_machine_that_vanishes_is_noticed_in_seconds(tmp_path: Path) -> None:
         assert outcome.seconds < 12
 
 
-WITH_FIGURES = """
+REPORTED = ("time", "collectives", "engines")
+ARGUMENTS = [EXAMPLE, "--hpu", "--train-samples", "1024", "--batch-size", "32"]
+WITH_FIGURES = f"""
 import json, os, runpy, sys
 import torch
 from device import interop
 
-folder, path = sys.argv[1:3]
-sys.argv = sys.argv[2:]
-runpy.run_path(path, run_name="__main__")
+folder, *sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
 report = interop.runtime.card().report()
-with open(f"{folder}/{os.environ['RANK']}.json", "w") as file:
-    json.dump({key: report[key] for key in ("time", "collectives", "engines")}, file)
+with open(f"{{folder}}/{{os.environ['RANK']}}.json", "w") as file:
+    json.dump({{key: report[key] for key in {REPORTED}}}, file)
 """
 
 
-def launch(folder: Path, ranks: int, *launcher: str, prefix: list[str] | None = None) -> subprocess.Popen[str]:
-    """Start the example; each rank leaves its modelled figures in the folder."""
-    folder.mkdir(exist_ok=True)
-    script = folder / "with_figures.py"
-    script.write_text(WITH_FIGURES)
-    command = [
-        *(prefix or []),
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        str(ranks),
-        *launcher,
-    ]
-    arguments = [str(script), str(folder), EXAMPLE, "--hpu", "--train-samples", "1024", "--batch-size", "32"]
-    environment = os.environ | {"PT_HPU_LAZY_MODE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
-    return subprocess.Popen(
-        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
-
-
-def results(folder: Path, *launched: subprocess.Popen[str]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Checksums of the parameters, and modelled figures by rank."""
-    output = "".join(process.communicate(timeout=200)[0] for process in launched)
-    assert all(process.returncode == 0 for process in launched), output
+def checksums(output: str) -> list[str]:
+    """Those of the parameters, by rank."""
     assert "Loss" in output
-    figures = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(8)]
-    return re.findall(r"parameters of rank \d: (\w{16})", output), figures
+    return re.findall(r"parameters of rank \d: (\w{16})", output)
+
+
+def example(rank: int, size: int, port: str) -> tuple[str, str]:
+    """The example on one machine; what it prints, and its modelled figures as JSON."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
+    os.environ.update(MASTER_ADDR=addresses.LOOPBACK, MASTER_PORT=port)
+    sys.argv = list(ARGUMENTS)
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        runpy.run_path(EXAMPLE, run_name="__main__")
+    report = interop.runtime.card().report()
+    return output.getvalue(), json.dumps({key: report[key] for key in REPORTED})
 
 
 @pytest.mark.slow
 def test_the_example_trains_on_two_machines_as_on_one(namespaces: Namespaces, tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    checksums, figures = results(one, launch(one, 8, "--standalone"))
+    outcomes = run_ranks(8, example, str(free_port()), backend="", limit=200)
+    output, figures = "".join(outcome.value[0] for outcome in outcomes), [outcome.value[1] for outcome in outcomes]
+
+    script = tmp_path / "with_figures.py"
+    script.write_text(WITH_FIGURES)
     rendezvous = ("--nnodes", "2", "--master-addr", namespaces.addresses[0], "--master-port", "29577")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", *rendezvous]
     machines = [
-        launch(two, 4, *rendezvous, "--node-rank", str(node), prefix=namespaces.command(node)) for node in range(2)
+        subprocess.Popen(
+            [*namespaces.command(node), *torchrun, "--node-rank", str(node), str(script), str(tmp_path), *ARGUMENTS],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PYTHONPATH": ROOT},
+        )
+        for node in range(2)
     ]
-    checksums_of_two, figures_of_two = results(two, *machines)
-    assert len(checksums) == len(checksums_of_two) == 8 and len(set(checksums + checksums_of_two)) == 1
-    assert figures == figures_of_two and figures[0]["collectives"]["count"] > 0
+    output_of_two = "".join(machine.communicate(timeout=200)[0] for machine in machines)
+    assert all(machine.returncode == 0 for machine in machines), output_of_two
+    assert len(checksums(output)) == len(checksums(output_of_two)) == 8
+    assert len(set(checksums(output) + checksums(output_of_two))) == 1
+    assert figures == [(tmp_path / f"{rank}.json").read_text() for rank in range(8)]
+    assert json.loads(figures[0])["collectives"]["count"] > 0

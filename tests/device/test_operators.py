@@ -84,7 +84,7 @@ def gradients(op: Any, sample: tuple[Any, ...], results: list[torch.Tensor]) -> 
 
 @pytest.fixture(autouse=True)
 def no_search_for_a_unittest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The samples are told from which unittest they are asked for. None here, and finding that out takes half the time."""
+    """Samples are told which unittest asks for them: none does here, and to find that out takes most of the time."""
     for module in (common_utils, opinfo.core):
         monkeypatch.setattr(module, "extract_test_fn", lambda: None)
 
