@@ -49,13 +49,13 @@ def warm_python() -> Iterator[WarmPython]:
 
 @pytest.fixture
 def script(tmp_path: Path, warm_python: WarmPython) -> Script:
-    """`script(code, *arguments, folder=..., NAME="value", ...)` runs Python code as a file in a process of its own.
+    """`script(code, *arguments, folder=..., NAME="value", ...)` runs Python code, or a file, in a process of its own.
 
     The process is a fork of one that has loaded PyTorch, unless `fresh=True` or a variable says what a fork cannot do.
     """
 
     def run(
-        code: str,
+        code: str | Path,
         *arguments: str,
         folder: Path = tmp_path,
         check: bool = True,
@@ -63,8 +63,11 @@ def script(tmp_path: Path, warm_python: WarmPython) -> Script:
         fresh: bool = False,
         **environ: str,
     ) -> subprocess.CompletedProcess[str]:
-        path = folder / "script.py"
-        path.write_text(textwrap.dedent(code))
+        if isinstance(code, Path):
+            path = code
+        else:
+            path = folder / "script.py"
+            path.write_text(textwrap.dedent(code))
         environment = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES} | environ
         if not fresh and warm_python.can_run(environment):
             done = warm_python.run(path, arguments, folder, environment, timeout)

@@ -134,6 +134,7 @@ def _become(path: str, arguments: list[str], folder: str, environ: dict[str, str
 if __name__ == "__main__":
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     import torch
+    import torch._dynamo  # by the first optimizer
 
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         gc.freeze()

@@ -100,6 +100,18 @@ def _main(rank: int, size: int, job: Job, arguments: tuple[Any, ...], setup: dic
     pipe.close()
 
 
+def _outcome(pipe: Connection, end: float) -> Outcome | None:
+    """What a rank says in the end, or None if it says nothing until the moment `end`."""
+    while pipe.poll(max(0.0, end - time.monotonic())):
+        try:
+            said: Outcome | str = pipe.recv()
+        except EOFError:
+            return Outcome(error="Killed")
+        if isinstance(said, Outcome):
+            return said
+    return None
+
+
 def run_ranks(
     size: int,
     job: Job,
@@ -149,12 +161,7 @@ def run_ranks(
                 on_begun(processes)
             end = time.monotonic() + limit
             for process, pipe in zip(processes, pipes, strict=True):
-                outcome = Outcome(error="TestHang", text=f"no answer in {limit} s")
-                if pipe.poll(max(0.0, end - time.monotonic())):
-                    try:
-                        outcome = pipe.recv()
-                    except EOFError:
-                        outcome = Outcome(error="Killed")
+                outcome = _outcome(pipe, end) or Outcome(error="TestHang", text=f"no answer in {limit} s")
                 process.join(max(0.1, end - time.monotonic()))
                 outcome.exitcode = process.exitcode
                 outcomes.append(outcome)
