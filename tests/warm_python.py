@@ -56,6 +56,8 @@ class WarmPython:
         self, path: Path, arguments: Sequence[str], folder: Path, environ: Mapping[str, str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
         """As `subprocess.run([python, path, *arguments], capture_output=True, text=True, ...)`."""
+        if self._server is not None and self._server.poll() is not None:
+            self.close()  # a script has taken it along, by a signal to its process group
         if self._socket is None:
             self._socket = self._start()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

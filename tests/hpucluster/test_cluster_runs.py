@@ -130,6 +130,7 @@ def test_environment_is_the_caller_s_otherwise(pair: Run) -> None:
         "MASTER_ADDR",
         "MASTER_PORT",
         "HLS_MODULE_ID",
+        "HPUCLUSTER_BOX",
         "HABANA_VISIBLE_DEVICES",
         "HABANA_VISIBLE_MODULES",
         "HPUCLUSTER_CARD",

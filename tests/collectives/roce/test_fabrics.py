@@ -99,7 +99,7 @@ def test_mistakes_are_named(tmp_path: Path, before: str, after: str, words: str)
 
 
 def test_the_example_of_the_documentation(tmp_path: Path) -> None:
-    text = (configs_dir().parent / "docs" / "fabric.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "fabric.md").read_text()
     path = tmp_path / "two-racks.toml"
     path.write_text(text.partition("```toml")[2].partition("```")[0])
     fabric = Fabric(load_fabric(str(path)), load_box("hls2"))
