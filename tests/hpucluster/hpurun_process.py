@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,14 @@ CHOICE = (
     "RANK",
     "PYTEST_CURRENT_TEST",
 )
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """Write a file below `folder`; its text may be indented as in the test."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
 
 
 def command(folder: Path, arguments: Sequence[str]) -> list[str]:
@@ -86,7 +95,7 @@ def running(marker: str) -> list[str]:
     return found
 
 
-def wait_until_none_runs(marker: str, patience: float = 5.0) -> list[str]:
+def wait_until_none_runs(marker: str, patience: float = 20.0) -> list[str]:
     """Wait until `running` finds none; returns what it still finds after `patience` seconds."""
     deadline = time.monotonic() + patience
     while (left := running(marker)) and time.monotonic() < deadline:
