@@ -6,11 +6,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from .hccl_ranks import run_ranks, tell_begun
 
@@ -109,12 +111,24 @@ def test_what_hccl_does_not_have_is_refused_on_every_rank() -> None:
         assert want in text
 
 
+def tell_told(rank: int) -> None:
+    """This rank has got its error."""
+    distributed_c10d._get_default_store().set(f"told {rank}", "yes")
+
+
+def wait_until_told(*ranks: int) -> None:
+    """Stay alive, without a word, until these ranks have got their errors."""
+    distributed_c10d._get_default_store().wait([f"told {rank}" for rank in ranks], timedelta(seconds=30))
+
+
 def one_is_missing(rank: int, size: int) -> str:
     dist.all_reduce(torch.ones(3))
     if rank == 1:
-        time.sleep(2.5)
-        return "slept"
-    return message(lambda: dist.all_reduce(torch.ones(2, 5)))
+        wait_until_told(0, 2)
+        return "waited"
+    text = message(lambda: dist.all_reduce(torch.ones(2, 5)))
+    tell_told(rank)
+    return text
 
 
 def test_a_rank_that_never_joins_is_named_after_the_time_out() -> None:
@@ -124,15 +138,16 @@ def test_a_rank_that_never_joins_is_named_after_the_time_out() -> None:
         assert "all_reduce(SUM) of float32[2, 5] (#2) in process group 0 timed out after 1 s waiting for rank 1" in text
         assert "rank 1 last called all_reduce(SUM) #1 of float32[3]" in text
         assert "HPUCLUSTER_COLLECTIVE_TIMEOUT" in text
-        assert 0.9 < outcomes[rank].seconds < 2.4
+        assert outcomes[rank].seconds > 0.9
 
 
 def times_out(rank: int, size: int) -> list[str]:
     if rank == 1:
-        time.sleep(1.5)
+        wait_until_told(0)
         return []
     errors = [message(dist.barrier), message(lambda: dist.all_reduce(torch.ones(1)))]
     work = message(lambda: dist.all_reduce(torch.ones(1), async_op=True))
+    tell_told(rank)
     return [*errors, work]
 
 
@@ -151,8 +166,9 @@ def dies(rank: int, size: int, action: str) -> list[str]:
         if action == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if action == "left":
+            store = distributed_c10d._get_default_store()
             dist.destroy_process_group()
-            time.sleep(3)
+            store.wait([f"told {other}" for other in (0, 2, 3)], timedelta(seconds=30))
             return []
         if action == "raised":
             raise ZeroDivisionError("division by zero")
@@ -162,7 +178,9 @@ def dies(rank: int, size: int, action: str) -> list[str]:
         2: lambda: dist.all_reduce(torch.ones(1_000_000), async_op=True).wait(),
         3: lambda: dist.recv(torch.ones(3), 1),
     }
-    return [message(attempts[rank])]
+    text = message(attempts[rank])
+    tell_told(rank)
+    return [text]
 
 
 @pytest.mark.parametrize(
@@ -174,31 +192,34 @@ def dies(rank: int, size: int, action: str) -> list[str]:
         ("raised", "rank 1 has left the group: its process is ending"),
     ),
 )
-def test_a_rank_that_is_gone_is_named_within_two_seconds(action: str, words: str) -> None:
+def test_a_rank_that_is_gone_is_named_within_seconds(action: str, words: str) -> None:
     outcomes = run_ranks(4, dies, action, timeout=60, may_fail=True)
     for rank in (0, 2, 3):
         text = outcomes[rank].value[0]
         assert words in text and "rank 1" in text, (rank, text)
-        assert outcomes[rank].seconds < 2.2
+        assert outcomes[rank].seconds < 10  # on an idle machine, one; the time-out is a minute
 
 
 def interrupted(rank: int, size: int) -> str:
     dist.barrier()
     if rank == 0:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
             dist.all_reduce(torch.ones(3))
         except KeyboardInterrupt:
-            time.sleep(2)
+            tell_told(0)
+            wait_until_told(1)
             return "interrupted"
-    time.sleep(0.8)
-    return message(lambda: dist.all_reduce(torch.ones(3)))
+    wait_until_told(0)
+    text = message(lambda: dist.all_reduce(torch.ones(3)))
+    tell_told(1)
+    return text
 
 
 def test_ctrl_c_in_a_collective_ends_it_and_the_others_learn_why() -> None:
     first, second = run_ranks(2, interrupted)
-    assert first.value == "interrupted" and first.seconds < 3
+    assert first.value == "interrupted"
     # Its part was done before the interrupt, so the second rank may finish this one; the group is told either way.
     assert second.value == "no error" or "rank 0 has given up: KeyboardInterrupt" in second.value
 

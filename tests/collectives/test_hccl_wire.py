@@ -31,7 +31,7 @@ from collectives.transport.membership import Membership
 from device.errors import ConfigurationError
 
 from .hccl_ranks import HOST, run_ranks, tell_begun
-from .test_hccl_errors import dies, message, mismatches, one_is_missing
+from .test_hccl_errors import dies, message, mismatches, one_is_missing, tell_told, wait_until_told
 
 
 def membership() -> Membership:
@@ -65,7 +65,7 @@ def is_refused(endpoint: str, keys: KeyPair | None, server: bytes, parts: Sequen
     monitor = pushing.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | REFUSALS)
     pushing.connect(endpoint)
     pushing.send_multipart(parts)
-    assert monitor.poll(5000)
+    assert monitor.poll(20_000)
     event = recv_monitor_message(monitor)["event"]
     context.destroy(linger=100)
     return event != zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -264,8 +264,9 @@ def full_link(rank: int, size: int) -> list[str]:
     if rank == 0:
         lanes.post(1, DATA, [bytes(PIECE_BYTES)] * (WINDOW + 1))
         texts.append(message(lambda: dist.broadcast(torch.ones(100), 0)))
+        tell_told(rank)
     else:
-        time.sleep(2)
+        wait_until_told(0)
     return texts
 
 

@@ -98,7 +98,7 @@ def test_a_rank_that_is_killed_is_named_in_both_namespaces(namespaces: Namespace
         backend="",
         may_fail=True,
         on_begun=kill_one,
-        limit=11,
+        limit=20,
         MASTER_ADDR=namespaces.addresses[0],
     )
     for outcome in outcomes[1:]:
@@ -121,14 +121,14 @@ def test_a_machine_that_vanishes_is_noticed_in_seconds(tmp_path: Path) -> None:
             backend="",
             may_fail=True,
             on_begun=unplug,
-            limit=20,
+            limit=40,
             MASTER_ADDR=found.addresses[0],
         )
     for rank, outcome in enumerate(outcomes):
         away = "rank [23]" if rank < 2 else "rank [01]"
         assert outcome.error == "PeerLost", outcome
         assert re.search(rf"{away} \(process \d+ on \S+\) has died or cannot be reached any more", outcome.text)
-        assert outcome.seconds < 12
+        assert outcome.seconds < 20  # the time-out; on an idle machine, six
 
 
 REPORTED = ("time", "collectives", "engines")

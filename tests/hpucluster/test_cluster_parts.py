@@ -271,10 +271,11 @@ def test_descendants_are_found_and_killed() -> None:
     shell = subprocess.Popen(["sh", "-c", "sleep 100 & echo; wait"], stdout=subprocess.PIPE)
     assert shell.stdout is not None
     shell.stdout.readline()
-    found = leftovers.descendants(os.getpid())
-    assert shell.pid in found and len(leftovers.descendants(shell.pid)) == 1
-    leftovers.kill(found)
-    assert shell.wait(5) == -signal.SIGKILL
+    assert shell.pid in leftovers.descendants(os.getpid())
+    (sleep,) = leftovers.descendants(shell.pid)
+    leftovers.kill([shell.pid, sleep])
+    assert shell.wait(30) == -signal.SIGKILL
+    assert shell.stdout.read() == b""  # nobody holds it any more
     shell.stdout.close()
 
 
@@ -289,13 +290,13 @@ def test_nothing_is_sent_after_the_report() -> None:
 
     def figures() -> dict[str, Any]:
         making.set()
-        ended.wait(10)
+        ended.wait(30)
         return {"steps": 1}
 
     thread = SnapshotThread(figures, lambda: {"steps": 2}, Sink())  # type: ignore[arg-type]
     thread.start()
-    assert making.wait(10)
+    assert making.wait(30)
     thread.finish()
     ended.set()
-    thread.join(10)
+    thread.join(30)
     assert sent == [{"steps": 2}]

@@ -99,7 +99,7 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervisor]]:
     yield run
     for ray in started:
         for process in ray.processes:
-            process.wait(5)
+            process.wait(30)
             assert process.stdin is not None
             process.stdin.close()
 

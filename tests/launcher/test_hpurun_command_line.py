@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -242,9 +242,9 @@ def test_interrupt_before_the_start(script: Path, monkeypatch: pytest.MonkeyPatc
 def test_help_teaches_and_is_instant() -> None:
     code = "import sys; from launcher.hpurun import command; command(['--help'], standalone_mode=False);"
     code += "assert 'ray' not in sys.modules and 'torch' not in sys.modules"
-    begin = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert time.monotonic() - begin < 2.0
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 1.0  # whatever else runs here
     assert result.returncode == 0, result.stderr
     for text in (
         "hpurun --cards 8 train.py",
