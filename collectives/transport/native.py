@@ -84,7 +84,7 @@ class Plane(ctypes.Structure):
         ("shown", ctypes.c_uint64),
         ("arrivals", ctypes.c_void_p),
         ("plan", Plan),
-        ("progress", ctypes.c_uint64 * 6),
+        ("progress", ctypes.c_uint64 * 8),
     )
 
 

@@ -160,9 +160,29 @@ bool can_consume(const Plane& plane, int rank, std::uint64_t chunk) {
     return true;
 }
 
+// Whoever waits for what this rank has published or consumed is woken every few chunks, and whenever this rank has nothing
+// more to do: with more ranks than cores, one that is woken for each chunk does little before it sleeps again.
+constexpr std::uint64_t CHUNKS_A_RING = 16;
+
+void ring(Plane& plane) {
+    Progress& progress = plane.progress;
+    bool reduces = plane.plan.kind == REDUCE;
+    int last = plane.ranks - 1;
+    for (int rank = 0; rank < plane.ranks; ++rank) {
+        if (rank == plane.own) continue;
+        bool waits_for_published = !reduces || (plane.own == last ? true : rank == plane.own + 1);
+        bool waits_for_consumed = !reduces || rank == 0;
+        if ((progress.is_published_told && waits_for_published) || (progress.is_consumed_told && waits_for_consumed))
+            plane.bell(rank).ring();
+    }
+    progress.is_published_told = progress.is_consumed_told = 0;
+    progress.posts = 0;
+}
+
 void post(Plane& plane, Signal& counter, std::uint64_t chunks) {
     counter.post(plane.progress.base + chunks);
-    plane.pipeline().ring();
+    (&counter == &plane.published(plane.own) ? plane.progress.is_published_told : plane.progress.is_consumed_told) = 1;
+    if (++plane.progress.posts >= CHUNKS_A_RING) ring(plane);
 }
 
 }  // namespace
@@ -174,7 +194,8 @@ void begin_pipeline(Plane& plane) {
     std::uint64_t room = plane.large_bytes / rings, least = LINE * plane.ranks;
     progress.slot_bytes = std::max(std::min(room / 4 / least * least, plane.slot_limit), least);
     progress.generations = room / progress.slot_bytes;
-    progress.published = progress.consumed = 0;
+    progress.published = progress.consumed = progress.posts = 0;
+    progress.is_published_told = progress.is_consumed_told = 0;
     std::uint64_t step = chunk_bytes(plane);
     if (plan.kind == REDUCE) {
         progress.chunks = 0;
@@ -207,13 +228,15 @@ Status run_pipeline(Plane& plane) {
             if (plane.plan.kind == REDUCE) progress.consumed = next_consumed(plane, plane.own, progress.consumed);
             post(plane, plane.consumed(plane.own), progress.consumed);
         } else {
-            Status status = wait_until(plane.pipeline(), plane.looks, [&] {
+            ring(plane);
+            Status status = wait_until(plane.bell(plane.own), plane.looks, [&] {
                 return can_publish(plane, plane.own, progress.published) ||
                        can_consume(plane, plane.own, progress.consumed);
             });
             if (status != DONE) return status;
         }
     }
+    ring(plane);
     progress.base += progress.chunks;
     return DONE;
 }

@@ -9,7 +9,7 @@
 namespace hccl {
 
 constexpr int ALL = -1;
-constexpr int SMALL_GENERATIONS = 2, BOARD_GENERATIONS = 2, SHARED_SIGNALS = 2;
+constexpr int SMALL_GENERATIONS = 2, BOARD_GENERATIONS = 2, SHARED_SIGNALS = 1;
 
 // What moves in a collective.
 enum Kind : std::int32_t {
@@ -50,12 +50,14 @@ struct Progress {
     std::uint64_t generations, slot_bytes;
     std::uint64_t chunks, published, consumed;  // chunks of this collective
     std::uint64_t base;                         // chunks of all earlier ones
+    std::uint64_t posts;                        // since the last time that others were woken
+    std::int32_t is_published_told, is_consumed_told;  // what of it they may wait for
 };
 
 struct Plane {
     std::int32_t own, ranks, looks, phase;
-    std::uint8_t* signals;  // release: the step that all have reached; pipeline: a bell; then for each rank: steps
-                            // that it has reached, chunks that it has published, chunks that it has consumed
+    std::uint8_t* signals;  // release: the step that all have reached; then for each rank: steps that it has reached,
+                            // chunks that it has published, chunks that it has consumed
     std::uint8_t* boards;   // [BOARD_GENERATIONS][ranks][board_bytes]
     std::uint8_t* small;    // [SMALL_GENERATIONS][ranks][small_bytes]
     std::uint8_t* large;    // large_bytes, or null
@@ -67,10 +69,10 @@ struct Plane {
     Progress progress;
 
     Signal& release() const { return signal(0, 0); }
-    Signal& pipeline() const { return signal(0, 1); }
     Signal& arrived(int rank) const { return signal(1, rank); }
     Signal& published(int rank) const { return signal(2, rank); }
     Signal& consumed(int rank) const { return signal(3, rank); }
+    Signal& bell(int rank) const { return consumed(rank); }  // on which that rank sleeps in the pipeline
     Signal& signal(int row, int column) const {
         return reinterpret_cast<Signal*>(signals)[row == 0 ? column : SHARED_SIGNALS + (row - 1) * ranks + column];
     }
