@@ -68,6 +68,7 @@ class NetworkPorts:
         self._hbm_bytes_per_s = hbm_bytes_per_s
         self._launches: deque[_Launch] = deque(maxlen=REMEMBERED)
         self._covered: list[tuple[float, float]] = []  # apart from each other
+        self._latest = -1.0  # end of the last of them
 
     def computed(self, stream: int, start: float, end: float, hbm_share: float) -> None:
         """The card computes from `start` to `end`, and needs that share of its memory's bandwidth."""
@@ -94,6 +95,11 @@ class NetworkPorts:
     def _cover(self, start: float, end: float) -> float:
         """Seconds of an interval in which the ports were not busy with something else."""
         alone = end - start
+        if start > self._latest:  # behind everything, as mostly
+            self._covered.append((start, end))
+            del self._covered[:-COVERED]
+            self._latest = end
+            return alone
         apart = []
         for low, high in self._covered:
             if high < start or end < low:
@@ -102,4 +108,5 @@ class NetworkPorts:
             alone -= min(end, high) - max(start, low)
             start, end = min(start, low), max(end, high)
         self._covered = [*apart[-COVERED + 1 :], (start, end)]
+        self._latest = max(self._latest, end)
         return max(0.0, alone)
