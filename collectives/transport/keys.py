@@ -80,6 +80,7 @@ class Gatekeeper:
         self._thread.join(timeout=2)
         bell.close(0)
         if not self._thread.is_alive():
+            self._questions.unbind(_ZAP)  # at once, for the next gate; closing takes its time
             self._questions.close(0)
             self._failures.close(0)
 

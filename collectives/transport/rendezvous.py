@@ -17,7 +17,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-from device.errors import ConfigurationError
 from device.liveness import ProcessId
 
 from ..errors import CollectiveError, CollectiveTimeout
@@ -62,7 +61,7 @@ def meet(store: dist.Store, label: str, own: int, ranks: Sequence[int], timeout_
         return plane.join(token, own, peers)
     try:
         wire: dict[str, Any] = asdict(plane.open_wire(len({peer.network for peer in peers}) == 1))
-    except ConfigurationError as error:
+    except Exception as error:  # whatever it is, the others need not wait for this rank
         table.publish("wire/", {"problem": str(error)})
         raise
     entries = table.exchange("wire/", wire)
