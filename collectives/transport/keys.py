@@ -7,6 +7,7 @@ key, a key of its own, or this process's public key.
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,7 +66,8 @@ class Gatekeeper:
 
     def watch(self, server: Any) -> None:
         """Begin, and tell of failed handshakes with `server`, a socket that is not yet bound."""
-        self._failures = server.get_monitor_socket(REFUSALS)
+        # pyzmq's own address is that of the socket's descriptor, which the next server may get before this one is gone.
+        self._failures = server.get_monitor_socket(REFUSALS, f"inproc://refusals-{secrets.token_hex(8)}")
         self._thread.start()
 
     def admit(self, keys: Iterable[bytes]) -> None:
