@@ -15,7 +15,7 @@ from device.timeline import HOST, INSIDE
 
 from .arrival import Arrival
 from .data_movement import moves_data
-from .errors import CollectiveError, MismatchError
+from .errors import CollectiveError, MismatchError, collective_error
 from .guard import Guard
 from .job_network import job_network
 from .ledger import Ledger
@@ -169,7 +169,7 @@ class Communicator:
 
     def break_up(self, error: BaseException) -> None:
         """The group is of no use after this error; the other ranks are told."""
-        reason = str(error) if isinstance(error, CollectiveError) else f"{type(error).__name__}: {error}"
+        reason = str(collective_error(error))
         if self._broken is None:
             self._broken = reason
         self.membership.announce("failed", f"rank {self.ranks[self.rank]} has given up: {reason}")
@@ -179,33 +179,38 @@ class Communicator:
 
     def _run_now(self, operation: Operation, sequence: int) -> None:
         try:
-            self._run(operation, sequence)
+            self._attempt(operation, sequence)
         except MismatchError:
-            self.ledger.fail(sequence, operation.name)
             self.ledger.settle(sequence, operation.waits)
             raise
-        except BaseException as failure:
-            self.break_up(failure)
-            if isinstance(failure, CollectiveError) or not isinstance(failure, Exception):
-                raise
-            raise CollectiveError(f"{type(failure).__name__}: {failure}") from failure
+        except CollectiveError:
+            raise
+        except Exception as failure:
+            raise collective_error(failure) from failure
         self.ledger.settle(sequence, operation.waits)
 
     def _execute(self, operation: Operation, sequence: int, work: HcclWork) -> None:
         error: BaseException | None = None
         try:
             self.check_usable(operation.describe)
-            self._run(operation, sequence)
-        except MismatchError as mismatch:
-            error = mismatch
-            self.ledger.fail(sequence, operation.name)
-        except BaseException as failure:
+            self._attempt(operation, sequence)
+        except Exception as failure:
             error = failure
-            self.break_up(failure)
-            if not isinstance(failure, Exception):
-                work.complete(failure)
-                raise
+        except BaseException as failure:
+            work.complete(failure)
+            raise
         work.complete(error)
+
+    def _attempt(self, operation: Operation, sequence: int) -> None:
+        """Run it. A mismatch is of this operation alone; after any other error the group is of no use."""
+        try:
+            self._run(operation, sequence)
+        except MismatchError:
+            self.ledger.fail(sequence, operation.name)
+            raise
+        except BaseException as failure:
+            self.break_up(failure)
+            raise
 
     def _run(self, operation: Operation, sequence: int) -> None:
         guard = Guard(

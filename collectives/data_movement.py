@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from device.backend import runtime
 
+from .transport.native import SMALL_BYTES
+
 
 class _Depth(threading.local):
     value = 0
@@ -31,14 +33,10 @@ def timing_only() -> Iterator[None]:
         _depth.value -= 1
 
 
-SMALL_BYTES = 16 * 1024
-"""What goes with a header at no cost."""
-
-
 def moves_data(nbytes: int = SMALL_BYTES + 1, is_on_card: bool = True) -> bool:
     """Does a collective issued here and now, of so many bytes at each rank, move data?
 
     The card has no values with HPUCLUSTER_NUMERICS=off; but what is small may be numbers that ranks tell each other,
-    as DistributedDataParallel does, and goes with the header.
+    as DistributedDataParallel does, and goes with the header at no cost.
     """
     return _depth.value == 0 and (not is_on_card or runtime.settings().numerics or nbytes <= SMALL_BYTES)

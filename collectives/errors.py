@@ -25,3 +25,10 @@ class PeerLost(CollectiveError):
 
 class SharedMemoryError(CollectiveError):
     """A shared-memory segment cannot be made or opened."""
+
+
+def collective_error(error: BaseException) -> CollectiveError:
+    """A new CollectiveError that says the same: of the same kind, or with the kind of another error in its text."""
+    if isinstance(error, CollectiveError):
+        return type(error)(str(error))
+    return CollectiveError(f"{type(error).__name__}: {error}")

@@ -22,7 +22,7 @@ from .guard import Guard
 from .ledger import Ledger
 from .roce import fabric
 from .timing import Line
-from .transport.channel import ReceiveEnd, SendEnd, SendSource
+from .transport.channel import Call, ReceiveEnd, SendEnd, SendSource
 from .transport.channels import open_receive_end, open_send_end
 from .work import HcclWork
 from .worker import Worker
@@ -73,18 +73,10 @@ class PointToPoint:
         source = SendSource(message.data)
         queue, work, sequence, done = self._enter("send", peer, message)
 
-        def run(signature: header.Signature, guard: Guard) -> Arrival:
+        def run(call: Call, guard: Guard) -> Arrival:
             if queue.send_end is None:
                 queue.send_end = open_send_end(self._communicator.membership, self._communicator.label, peer, guard)
-            return queue.send_end.send(
-                sequence,
-                signature,
-                message.arrival,
-                message.tag,
-                source,
-                self._namer(own_side=0, peer=peer),
-                guard,
-            )
+            return queue.send_end.send(call, source, self._namer(own_side=0, peer=peer), guard)
 
         # The card may go on as soon as the message cannot change any more.
         work.on_fence = lambda _: source.detach()
@@ -95,18 +87,10 @@ class PointToPoint:
         """Queue a recv from a rank (place in the group)."""
         queue, work, sequence, done = self._enter("recv", peer, message)
 
-        def run(signature: header.Signature, guard: Guard) -> Arrival:
+        def run(call: Call, guard: Guard) -> Arrival:
             if queue.receive_end is None:
                 queue.receive_end = open_receive_end(self._communicator.membership, peer, guard)
-            return queue.receive_end.receive(
-                sequence,
-                signature,
-                message.arrival,
-                message.tag,
-                message.data,
-                self._namer(own_side=1, peer=peer),
-                guard,
-            )
+            return queue.receive_end.receive(call, message.data, self._namer(own_side=1, peer=peer), guard)
 
         # The card does not wait for a message: its sender may be waiting for what this card is about to compute, a
         # tensor must not be used before wait() anyway, and whether it is there by now depends on this machine.
@@ -155,7 +139,7 @@ class PointToPoint:
         queue: _Queue,
         work: HcclWork,
         sequence: int,
-        run: Callable[[header.Signature, Guard], Arrival],
+        run: Callable[[Call, Guard], Arrival],
     ) -> None:
         communicator = self._communicator
         signature = header.Signature(
@@ -168,7 +152,7 @@ class PointToPoint:
         error: BaseException | None = None
         try:
             communicator.check_usable(work.describe)
-            other = run(signature, guard)
+            other = run(Call(sequence, signature, message.arrival, message.tag), guard)
             for finish in message.finish:
                 finish()
             self._account(kind, peer, message, queue, sequence, other)

@@ -14,7 +14,7 @@ from device.backend.untraced import untraced
 from device.fences import Extent, Fence
 from device.timeline import STREAM
 
-from .errors import CollectiveError, CollectiveTimeout
+from .errors import CollectiveTimeout, collective_error
 from .future import CollectiveFuture
 from .handles import release
 from .ledger import Ledger
@@ -111,7 +111,8 @@ class HcclWork(dist.Work):
             fence.drop()  # with an error, too: who waits is told, and no later use of the memory once more
         self._ledger.settle(self._sequence, self.waits)
         if self._error is not None:
-            raise _copy(self._error) from self._error
+            # A new one, so that tracebacks of several waiters do not pile up on it.
+            raise collective_error(self._error) from self._error
         self._is_settled = True
 
     def synchronize(self) -> None:
@@ -152,7 +153,7 @@ class HcclWork(dist.Work):
         if self._error is None:
             future.set_result(self._outputs)
         else:
-            future.set_exception(_copy(self._error))
+            future.set_exception(collective_error(self._error))
 
 
 @untraced
@@ -196,10 +197,3 @@ class CoalescedWork(dist.Work):
         future: torch.futures.Future = torch.futures.Future()
         future.set_result(self.result())
         return future
-
-
-def _copy(error: BaseException) -> Exception:
-    """A new exception of the same kind, so that tracebacks of several waiters do not pile up on one."""
-    if isinstance(error, CollectiveError):
-        return type(error)(str(error))
-    return CollectiveError(f"{type(error).__name__}: {error}")

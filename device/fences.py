@@ -61,35 +61,32 @@ class Fences:
         """A graph is about to run."""
         if self._open:
             used = set(recording.uses(list({extent.storage for fence in self._open for extent in fence.extents})))
-            self._settle([any(extent.storage in used for extent in fence.extents) for fence in self._open])
+            self._settle(lambda extent: extent.storage in used)
 
     def before_replay(self, captured: CapturedGraph) -> None:
         """A captured graph is about to run again."""
-        if self._open:
-            self._settle([any(captured.touches(e.storage) for e in fence.extents) for fence in self._open])
+        self._settle(lambda extent: captured.touches(extent.storage))
 
     def before_storage(self, address: int) -> None:
         """The storage at a card address is about to be read or written."""
-        if self._open:
-            self._settle([any(address == extent.storage for extent in fence.extents) for fence in self._open])
+        self._settle(lambda extent: extent.storage == address)
 
     def before_extent(self, used: Extent) -> None:
         """A tensor's memory is about to be read or written."""
-        if self._open:
-            self._settle(
-                [
-                    any(used.low < extent.high and extent.low < used.high for extent in fence.extents)
-                    for fence in self._open
-                ]
-            )
+        self._settle(lambda extent: used.low < extent.high and extent.low < used.high)
 
     def settle(self) -> None:
         """Wait for all."""
-        self._settle([True] * len(self._open))
+        touched, self._open = self._open, []
+        for fence in touched:
+            fence.settle()
 
-    def _settle(self, chosen: Sequence[bool]) -> None:
-        touched = [fence for fence, is_touched in zip(self._open, chosen, strict=True) if is_touched]
+    def _settle(self, is_used: Callable[[Extent], bool]) -> None:
+        """Wait for those that stand for memory which is used."""
+        if not self._open:
+            return
+        touched = [fence for fence in self._open if any(map(is_used, fence.extents))]
         if touched:
-            self._open = [fence for fence, is_touched in zip(self._open, chosen, strict=True) if not is_touched]
+            self._open = [fence for fence in self._open if fence not in touched]
             for fence in touched:
                 fence.settle()

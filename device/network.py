@@ -26,7 +26,7 @@ class Transfer(NamedTuple):
         met: the last rank's data was ready.
         start: its ports were free.
         end: it is over.
-        last: the rank that came last; this one where it waited for nobody.
+        last: the rank that came last; None where this one waited for nobody.
         hbm_bytes_per_s: what it moves in this card's memory while it runs.
     """
 

@@ -18,6 +18,7 @@ from device.profiler.configuration import configuration_from_environment
 from device.spec import CardSpec, load_card
 
 from .figures import size
+from .free_memory import available_memory
 from .messages import UserError
 
 RANK_BYTES = 250 * 2**20
@@ -59,19 +60,12 @@ def choose_modules(cards: int | None, environ: Mapping[str, str], cards_per_box:
 
 def check_memory(cards: int) -> None:
     """Check that this machine has room for so many processes, before they bring it down."""
-    free = _available_bytes()
-    if cards * RANK_BYTES > free:
+    free = available_memory()
+    if free is not None and cards * RANK_BYTES > free:
         raise UserError(
             f"--cards {cards}: as many processes take {size(cards * RANK_BYTES)} and more, and this machine has "
             f"{size(free)} free; use --cards {max(1, free // RANK_BYTES)} or less"
         )
-
-
-def _available_bytes() -> int:
-    """Memory that can be had without swapping."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        fields = dict(line.split(":", 1) for line in file)
-    return int(fields["MemAvailable"].split()[0]) * 1024
 
 
 def _said(environ: Mapping[str, str]) -> str:

@@ -44,7 +44,7 @@ class Group:
         self._plans: dict[tuple[str, bool], list[Step]] = {}
         # Per instance, so that a group that is gone takes its times along.
         self._timed = lru_cache(maxsize=CACHED_TIMES)(self._time)
-        self._moved = lru_cache(maxsize=CACHED_TIMES)(self._hbm)
+        self._moved = lru_cache(maxsize=CACHED_TIMES)(self._hbm_bytes_per_s)
         if len(self.places) > 1:
             self._plan(fabric.ALL_REDUCE, is_small=False)  # finds out now who cannot reach whom
 
@@ -59,14 +59,13 @@ class Group:
         return self._timed(pattern, nbytes, sharers)
 
     def hbm_bytes_per_s(self, pattern: str, nbytes: int) -> float:
-        """See `_hbm`."""
-        return self._moved(pattern, nbytes)
-
-    def _hbm(self, pattern: str, nbytes: int) -> float:
         """Bytes per second that are read from and written to the memory of a card while the collective runs, on average
         over its cards and its time. What is sent is read, what comes in is written; a reduction in HBM reads and writes
         for each byte that comes in, one in SRAM reads the own part and writes the result.
         """
+        return self._moved(pattern, nbytes)
+
+    def _hbm_bytes_per_s(self, pattern: str, nbytes: int) -> float:
         seconds = self.seconds(pattern, nbytes)
         if not seconds:
             return 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,19 +18,23 @@ from ..errors import MismatchError
 from ..guard import Guard
 
 
+class Call(NamedTuple):
+    """What one end tells the other of a message: its number on the channel, and as which send or recv it was issued."""
+
+    sequence: int
+    signature: header.Signature
+    arrival: Arrival
+    tag: int
+
+    def write(self, slot: memoryview) -> None:
+        """As a header."""
+        header.write(slot, self.sequence, self.signature, self.arrival, (self.tag,))
+
+
 class SendEnd(Protocol):
     """The sender's end."""
 
-    def send(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        source: SendSource,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
+    def send(self, call: Call, source: SendSource, names: Callable[[int], str], guard: Guard) -> Arrival:
         """Send a message; returns the receiver's arrival.
 
         Raises:
@@ -43,16 +47,7 @@ class SendEnd(Protocol):
 class ReceiveEnd(Protocol):
     """The receiver's end."""
 
-    def receive(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        target: np.ndarray,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
+    def receive(self, call: Call, target: np.ndarray, names: Callable[[int], str], guard: Guard) -> Arrival:
         """Receive a message into `target` (bytes); returns the sender's arrival. Raises as `SendEnd.send`."""
         ...
 

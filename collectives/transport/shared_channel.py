@@ -9,7 +9,7 @@ import numpy as np
 from .. import header
 from ..arrival import Arrival
 from ..guard import Guard
-from .channel import SendSource, settle
+from .channel import Call, SendSource, settle
 from .membership import Membership
 from .shared_memory import Segment, segment_name
 from .shared_transport import buffer_budget
@@ -37,21 +37,12 @@ class _End:
         self._chunk = chunk
         self._chunks = 0
 
-    def _greet(
-        self,
-        side: int,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
+    def _greet(self, side: int, call: Call, names: Callable[[int], str], guard: Guard) -> Arrival:
         """Show our header, wait for the other one; returns the peer's arrival."""
-        pair = self._boards[sequence % 2]
-        header.write(pair[side], sequence, signature, arrival, (tag,))
-        self._signals.post(side, sequence)
-        self._signals.wait(1 - side, sequence, guard.of_peer(self._peer))
+        pair = self._boards[call.sequence % 2]
+        call.write(pair[side])
+        self._signals.post(side, call.sequence)
+        self._signals.wait(1 - side, call.sequence, guard.of_peer(self._peer))
         settle(pair[0], pair[1], names)
         return header.read_arrival(pair[1 - side])
 
@@ -70,18 +61,9 @@ class SharedSendEnd(_End):
         membership.offer(label, segment, [peer], guard.deadline, guard.what)
         return cls(segment, peer)
 
-    def send(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        source: SendSource,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
+    def send(self, call: Call, source: SendSource, names: Callable[[int], str], guard: Guard) -> Arrival:
         """See `channel.SendEnd.send`."""
-        other = self._greet(0, sequence, signature, arrival, tag, names, guard)
+        other = self._greet(0, call, names, guard)
         on_delay = guard.of_peer(self._peer)
         for low in range(0, len(source), self._chunk):
             count = min(self._chunk, len(source) - low)
@@ -101,18 +83,9 @@ class SharedReceiveEnd(_End):
         label = f"channel-{peer}-{membership.own}"
         return cls(membership.accept(label, peer, guard.deadline, guard.what), peer)
 
-    def receive(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        target: np.ndarray,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
+    def receive(self, call: Call, target: np.ndarray, names: Callable[[int], str], guard: Guard) -> Arrival:
         """See `channel.ReceiveEnd.receive`."""
-        other = self._greet(1, sequence, signature, arrival, tag, names, guard)
+        other = self._greet(1, call, names, guard)
         on_delay = guard.of_peer(self._peer)
         for low in range(0, len(target), self._chunk):
             count = min(self._chunk, len(target) - low)

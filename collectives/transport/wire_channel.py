@@ -9,7 +9,7 @@ import numpy as np
 from .. import header
 from ..arrival import Arrival
 from ..guard import Guard
-from .channel import SendSource, settle
+from .channel import Call, SendSource, settle
 from .lanes import MESSAGE_BACK, MESSAGE_FORWARD, PIECE_BYTES, Lanes
 
 
@@ -20,12 +20,10 @@ class _End:
         self._sends_on = sends_on
         self._takes_from = takes_from
 
-    def _greet(
-        self, sequence: int, signature: header.Signature, arrival: Arrival, tag: int, guard: Guard
-    ) -> tuple[memoryview, memoryview]:
+    def _greet(self, call: Call, guard: Guard) -> tuple[memoryview, memoryview]:
         """Show our header, wait for the other one; returns both."""
         own = memoryview(bytearray(header.header_bytes(1)))
-        header.write(own, sequence, signature, arrival, (tag,))
+        call.write(own)
         self._send(bytes(own), guard)
         return own, memoryview(self._take(len(own), guard).tobytes())
 
@@ -54,18 +52,9 @@ class WireSendEnd(_End):
     def __init__(self, lanes: Lanes, peer: int) -> None:
         super().__init__(lanes, peer, MESSAGE_FORWARD, MESSAGE_BACK)
 
-    def send(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        source: SendSource,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
+    def send(self, call: Call, source: SendSource, names: Callable[[int], str], guard: Guard) -> Arrival:
         """See `channel.SendEnd.send`."""
-        own, other = self._greet(sequence, signature, arrival, tag, guard)
+        own, other = self._greet(call, guard)
         settle(own, other, names)
         for low in range(0, len(source), PIECE_BYTES):
             payload = np.empty(min(PIECE_BYTES, len(source) - low), np.uint8)
@@ -80,18 +69,9 @@ class WireReceiveEnd(_End):
     def __init__(self, lanes: Lanes, peer: int) -> None:
         super().__init__(lanes, peer, MESSAGE_BACK, MESSAGE_FORWARD)
 
-    def receive(
-        self,
-        sequence: int,
-        signature: header.Signature,
-        arrival: Arrival,
-        tag: int,
-        target: np.ndarray,
-        names: Callable[[int], str],
-        guard: Guard,
-    ) -> Arrival:
+    def receive(self, call: Call, target: np.ndarray, names: Callable[[int], str], guard: Guard) -> Arrival:
         """See `channel.ReceiveEnd.receive`."""
-        own, other = self._greet(sequence, signature, arrival, tag, guard)
+        own, other = self._greet(call, guard)
         settle(other, own, names)
         for low in range(0, len(target), PIECE_BYTES):
             part = target[low : low + PIECE_BYTES]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from device.errors import ConfigurationError
 from device.modules import visible_modules
 
+from ..free_memory import available_memory
 from ..messages import UserError
 from ..ports import holder
 from .catalogue import SCALE_VALIDATION, SEND_RECV, TESTS
@@ -165,22 +165,13 @@ def check_memory(settings: Settings, ranks: int) -> None:
     if not test.is_in_place:
         held += test.input_elements(elements, members)
     needed = int(held * settings.item_bytes * ranks * WORKING_SHARE)
-    available = _available_memory()
+    available = available_memory()
     if available is not None and needed > available:
         raise UserError(
             f"{settings.size_max} bytes: to check the results of {ranks} ranks takes about {needed / 2**30:.0f} GiB of"
             f" this machine's memory, and {available / 2**30:.0f} GiB are free; use a smaller size or fewer ranks, or"
             " --no_correctness, with which figures are the same"
         )
-
-
-def _available_memory() -> int | None:
-    """Bytes that new processes may take; None where the kernel does not say."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
 
 
 def _check_port(address: str, host: str, port: int) -> None:

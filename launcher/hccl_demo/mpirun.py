@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from hpucluster.placement import LOOPBACK, free_port
 
+from .. import network_options
 from ..messages import UserError
 from .settings import Settings, to_environment
 
@@ -19,9 +20,7 @@ PASSED_ON = (
     "PYTHONPATH",
     "HCCL_COMM_ID",
     "HPUCLUSTER_CARD",
-    "HPUCLUSTER_FABRIC",
-    "HPUCLUSTER_ALGORITHM",
-    "HPUCLUSTER_LINKS",
+    *network_options.VARIABLES.values(),
 )
 """Variables that machines far away get too, where they are set."""
 

@@ -16,6 +16,7 @@ from device.spec import chosen_card
 from habana_frameworks import _shield
 from hpucluster.placement import threads_per_rank
 
+from .. import network_options
 from . import model, mpirun
 from .checks import Request, check_memory, check_node, settings_of
 from .settings import STORE_VARIABLE, Settings, describe_boxes, rank_environment, to_environment
@@ -24,19 +25,15 @@ from .voice import Voice
 FAILED = 1
 """Exit status of a test that could not be done, or whose results are wrong."""
 
-NETWORK_VARIABLES = {
-    "card": "HPUCLUSTER_CARD",
-    "fabric": "HPUCLUSTER_FABRIC",
-    "algorithm": "HPUCLUSTER_ALGORITHM",
-    "links": "HPUCLUSTER_LINKS",
-}
+VARIABLES = {"card": "HPUCLUSTER_CARD", **network_options.VARIABLES}
+"""Environment variable of each option that says what cards there are, and what joins them."""
 
 
 def run(request: Request) -> int:
     """Do what was asked for. Returns the exit status. Raises UserError."""
     # mpirun gives its ranks a terminal, whatever its own output is.
     voice = Voice(not request.no_color and not mpirun.is_started_by_mpi(os.environ))
-    for option, variable in NETWORK_VARIABLES.items():
+    for option, variable in VARIABLES.items():
         if value := getattr(request, option):
             os.environ[variable] = value
     settings = settings_of(request, os.environ, Network.of_environment(chosen_card(), None).box.cards)

@@ -68,6 +68,26 @@ def tell_begun() -> None:
     _own_pipe.send(_BEGUN)
 
 
+def reduce_until_killed(elements: int) -> None:
+    """For a job: all-reduces one after another, for ever."""
+    data = torch.ones(elements)
+    dist.all_reduce(data)
+    tell_begun()
+    while True:
+        dist.all_reduce(data.fill_(1))
+
+
+def join(rank: int, size: int, setup: dict[str, Any]) -> None:
+    """Make the process group that `setup` describes."""
+    dist.init_process_group(
+        setup["backend"],
+        init_method=f"file://{setup['store']}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=setup["timeout"]),
+    )
+
+
 def _main(rank: int, size: int, job: Job, arguments: tuple[Any, ...], setup: dict[str, Any], pipe: Connection) -> None:
     global _own_pipe
     _own_pipe = pipe
@@ -80,13 +100,7 @@ def _main(rank: int, size: int, job: Job, arguments: tuple[Any, ...], setup: dic
     start = time.monotonic()
     try:
         if setup["backend"]:
-            dist.init_process_group(
-                setup["backend"],
-                init_method=f"file://{setup['store']}",
-                rank=rank,
-                world_size=size,
-                timeout=timedelta(seconds=setup["timeout"]),
-            )
+            join(rank, size, setup)
         start = time.monotonic()
         outcome.value = job(rank, size, *arguments)
     except BaseException as error:

@@ -8,7 +8,6 @@ import os
 import tempfile
 import time
 import traceback
-from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch.distributed as dist
 
 import collectives
 
-from .hccl_ranks import HOST, Job, _context
+from .hccl_ranks import HOST, Job, _context, join
 
 _numbers = itertools.count(1)
 
@@ -26,13 +25,7 @@ def _serve(rank: int, size: int, setup: dict[str, Any], pipe: Connection) -> Non
     os.environ.update(setup["environ"])
     torch.set_num_threads(1)
     collectives.register(HOST, ["cpu"])
-    dist.init_process_group(
-        setup["backend"],
-        init_method=f"file://{setup['store']}",
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=setup["timeout"]),
-    )
+    join(rank, size, setup)
     while (order := pipe.recv()) is not None:
         job, arguments = order
         torch.manual_seed(1)

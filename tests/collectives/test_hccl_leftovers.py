@@ -15,7 +15,7 @@ import torch.distributed as dist
 import collectives
 from collectives.transport.shared_memory import Segment, segment_name
 
-from .hccl_ranks import HOST, SHM, leftovers, run_ranks, tell_begun
+from .hccl_ranks import HOST, SHM, leftovers, reduce_until_killed, run_ranks
 
 
 def uses_everything(rank: int, size: int) -> list[str]:
@@ -37,11 +37,7 @@ def test_segments_have_no_name_while_they_are_used() -> None:
 
 
 def works_until_killed(rank: int, size: int) -> None:
-    data = torch.ones(200_000)
-    dist.all_reduce(data)
-    tell_begun()
-    while True:
-        dist.all_reduce(data)
+    reduce_until_killed(200_000)
 
 
 def kill_all(processes: list[Any]) -> None:
@@ -57,11 +53,7 @@ def test_nothing_is_left_when_all_ranks_are_killed_at_once() -> None:
 
 
 def reduces_until_killed(rank: int, size: int) -> None:
-    data = torch.ones(2_000_000)
-    dist.all_reduce(data)
-    tell_begun()
-    while True:
-        dist.all_reduce(data.fill_(1))
+    reduce_until_killed(2_000_000)
 
 
 @pytest.mark.slow

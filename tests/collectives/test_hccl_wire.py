@@ -30,7 +30,7 @@ from collectives.transport.lanes import DATA, PIECE_BYTES, WINDOW, Lanes
 from collectives.transport.membership import Membership
 from device.errors import ConfigurationError
 
-from .hccl_ranks import HOST, run_ranks, tell_begun
+from .hccl_ranks import HOST, reduce_until_killed, run_ranks
 from .test_hccl_errors import dies, message, mismatches, one_is_missing, tell_told, wait_until_told
 
 
@@ -153,11 +153,7 @@ def test_a_rank_that_is_gone_is_named_on_both_machines(action: str) -> None:
 
 
 def reduces_until_killed(rank: int, size: int) -> None:
-    data = torch.ones(1_000_000)
-    dist.all_reduce(data)
-    tell_begun()
-    while True:
-        dist.all_reduce(data)
+    reduce_until_killed(1_000_000)
 
 
 def kill_one(processes: list[Any]) -> None:

@@ -24,7 +24,7 @@ from collectives.transport.keys import KeyPair
 from device import interop
 from hpucluster.placement import free_port
 
-from .hccl_ranks import HOST, ROOT, run_ranks, tell_begun
+from .hccl_ranks import HOST, ROOT, reduce_until_killed, run_ranks
 from .network_namespaces import Namespaces, enter, reason_to_skip, two_namespaces
 from .test_hccl_wire import is_refused, membership
 
@@ -78,11 +78,7 @@ def test_ranks_in_two_namespaces_talk_and_refuse_a_client_without_keys(namespace
 
 def reduces(rank: int, size: int, names: tuple[str, str], store: str) -> None:
     meet(rank, size, names, store)
-    data = torch.ones(1_000_000)
-    dist.all_reduce(data)
-    tell_begun()
-    while True:
-        dist.all_reduce(data)
+    reduce_until_killed(1_000_000)
 
 
 def kill_one(processes: list[Any]) -> None:
