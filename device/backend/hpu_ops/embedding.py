@@ -1,8 +1,8 @@
 """Embedding bags and the sparse optimizers that go with them.
 
 A bag's result is the sum of the rows of `input` that `indices` names from its offset up to the next one. `valid_count` holds
-the numbers of indices and of offsets that count (the rest is padding); kernel mode 0 has one offset per index, mode 2 one
-number for both. The sparse updates change the rows that `indices` names by the first `valid_count` gradients.
+the numbers of indices and of offsets that count (the rest is padding). Kernel mode 0 takes rows as they are, one for each
+index. The sparse updates change the rows that `indices` names by the first `valid_count` gradients.
 """
 
 from __future__ import annotations
@@ -19,16 +19,23 @@ def _bags(offsets: Tensor, valid_count: Tensor) -> Tensor:
 
 
 def bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_count: Tensor, kernel_mode: int) -> Tensor:
-    """embedding_bag_sum: (bags, columns); the last offset is the end of the last bag."""
-    bounds, rows = offsets.reshape(-1).long(), indices.reshape(-1).long()
-    result = torch.zeros(len(bounds) - 1, input.shape[1], dtype=torch.float32)
+    """embedding_bag_sum: (bags, columns); the last offset is the end of the last bag. Mode 0: one row per index."""
+    rows = indices.reshape(-1).long()
+    if kernel_mode == 0:
+        result = input[rows].clone()
+        result[int(valid_count.reshape(-1)[0]) :] = 0
+        return result
+    bounds = offsets.reshape(-1).long()
+    summed = torch.zeros(len(bounds) - 1, input.shape[1], dtype=torch.float32)
     for bag in range(len(bounds) - 1):
-        result[bag] = input[rows[bounds[bag] : bounds[bag + 1]]].float().sum(0)
-    return result.to(input.dtype)
+        summed[bag] = input[rows[bounds[bag] : bounds[bag + 1]]].float().sum(0)
+    return summed.to(input.dtype)
 
 
 def _bag_sum_shapes(input: Tensor, indices: Tensor, offsets: Tensor, valid_count: Tensor, kernel_mode: int) -> Tensor:
-    return input.new_empty((offsets.numel() - 1, input.shape[1]))
+    if kernel_mode not in (0, 1, 2):
+        raise RuntimeError(f"hpu::embedding_bag_sum: kernel_mode must be 0, 1 or 2; got {kernel_mode}")
+    return input.new_empty((offsets.numel() - 1 if kernel_mode else indices.numel(), input.shape[1]))
 
 
 def bag_sum_backward(

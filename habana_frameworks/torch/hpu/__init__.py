@@ -7,6 +7,7 @@ import sys
 from device.backend import registration
 
 from . import graphs, metrics, random
+from .attention import enable_recompute_sdp, recompute_sdp_enabled, sdp_kernel
 from .devices import _get_device_index as _get_device_index
 from .devices import _is_in_bad_fork as _is_in_bad_fork
 from .devices import _lazy_init as _lazy_init
@@ -104,6 +105,7 @@ __all__ = [
     "device_of",
     "disable_dynamic_shape",
     "enable_dynamic_shape",
+    "enable_recompute_sdp",
     "get_amp_supported_dtype",
     "get_arch_list",
     "get_device_capability",
@@ -134,8 +136,10 @@ __all__ = [
     "memory_usage",
     "metrics",
     "random",
+    "recompute_sdp_enabled",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "sdp_kernel",
     "seed",
     "seed_all",
     "set_device",
