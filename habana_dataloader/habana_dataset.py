@@ -48,6 +48,8 @@ class ImageFolderWithManifest(ImageFolder or object):  # type: ignore[misc]
     Without such a list it holds all of the folder. Needs torchvision.
     """
 
+    samples: list[tuple[str, int]]
+
     def __init__(self, root: str, manifest: Mapping[str, Sequence[str]], *args: Any, **kwargs: Any) -> None:
         if ImageFolder is None:
             raise ImportError(
