@@ -1,0 +1,3 @@
+"""Helpers to look inside."""
+
+from __future__ import annotations
