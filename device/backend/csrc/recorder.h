@@ -132,7 +132,8 @@ struct Recording {
 
 // Everything here is called with the GIL held: it is the lock of the recorder.
 Recording& current();
-std::shared_ptr<Recording> take();  // ends the current graph: liveness and signature are settled
+std::shared_ptr<Recording> take();  // ends the current graph
+void end(Recording& recording);     // liveness and signature are settled, and its place in the order of execution
 bool pending(const c10::StorageImpl& storage);
 uint64_t tickets();                 // recordings ended so far that must run
 void remember(const Recording& recording);  // its prefixes are known from now on: no source lines are looked up
