@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...hpu.attention import recompute_sdp_enabled
+from ...hpu.switches import recompute_sdp_enabled
 from .grouped_queries import gqa_output_reshape, grouped, is_grouped
 
 Scale = Tensor | float | None
