@@ -101,6 +101,7 @@ def _make_card() -> Card:
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
+    native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     return Card(spec, settings(), native_bridge, read_limits(spec))
 

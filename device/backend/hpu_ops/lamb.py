@@ -1,7 +1,7 @@
 """LAMB in the card's two phases, and the norms of gradients that clip.
 
-LAMB: You et al., arXiv 1904.00962. Phase 1 brings the moments up to date and gives each parameter's Adam step with its norm
-and the parameter's; phase 2 applies it times the trust ratio (norm of the parameter / norm of the step).
+LAMB: You et al., arXiv 1904.00962. Phase 1 brings the moments up to date and gives each parameter's Adam step with its
+norm and the parameter's; phase 2 applies it times the trust ratio (norm of the parameter / norm of the step).
 """
 
 from __future__ import annotations
@@ -150,9 +150,7 @@ def register(registry: Registry) -> None:
         phase2,
         nothing,
     )
-    registry.operator(
-        "fused_norm_(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor", clip, _clip_shapes
-    )
+    registry.operator("fused_norm_(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor", clip, _clip_shapes)
     registry.operator(
         "fused_clip_norm(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
         clip_into_last,

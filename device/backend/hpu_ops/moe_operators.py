@@ -22,14 +22,19 @@ Weights = Sequence[Tensor]
 
 
 def _experts(
-    weights: Sequence[Weights], permuted: bool, activation: str, first: int, last: int, squeeze: Any = None
+    weights: Sequence[Weights],
+    permuted: bool,
+    activation: str,
+    first: int,
+    last: int,
+    squeeze: Any = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Experts:
     """From (w1, w2, w3) or (w12, w3)."""
     check(activation, first, last, *weights)
-    matrices = [[as_matrix(weight, permuted) for weight in group] for group in weights]
-    if len(matrices) == 2:
-        matrices = [*halves(matrices[0]), matrices[1]]
-    return Experts(*matrices, activation, first, squeeze)
+    matrices = [[as_matrix(weight, permuted, dtype) for weight in group] for group in weights]
+    gates, ups, downs = (*halves(matrices[0]), matrices[1]) if len(matrices) == 2 else matrices
+    return Experts(gates, ups, downs, activation, first, squeeze)
 
 
 def _plain(count: int, states: Tensor, table: Tensor, shares: Tensor, *rest: Any, **options: Any) -> Tensor:
@@ -44,9 +49,10 @@ def _plain_shapes(count: int, states: Tensor, table: Tensor, shares: Tensor, *re
 
 
 def _measuring(count: int, states: Tensor, table: Tensor, shares: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    experts = _experts(rest[:count], *rest[count : count + 4])
-    wide = states.float()
-    return experts.of(wide, table, shares).to(states.dtype), experts.measured(wide)
+    # Measured by the separate products that eager mode takes, each rounded to the type of the states.
+    permuted, activation, first, last = rest[count : count + 4]
+    separate = _experts(rest[:count], permuted, activation, first, last, None, states.dtype)
+    return _plain(count, states, table, shares, *rest), separate.measured(states)
 
 
 def _measuring_shapes(count: int, states: Tensor, table: Tensor, shares: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -63,7 +69,9 @@ def _scaled(weights: Weights, scales: Sequence[Any], permuted: bool) -> list[Ten
     return result
 
 
-def _fp8(count: int, dynamic: bool, states: Tensor, table: Tensor, shares: Tensor, *rest: Any, **options: Any) -> Tensor:
+def _fp8(
+    count: int, dynamic: bool, states: Tensor, table: Tensor, shares: Tensor, *rest: Any, **options: Any
+) -> Tensor:
     """fp8, fp8_scalars, fp8_dynamic and their forms with fused weights."""
     weights, of_states, after = rest[:count], rest[count], rest[count + 1 :]
     inside = None if dynamic else after[0]
@@ -123,7 +131,9 @@ def _slope(activation: str, grad: Tensor, x: Tensor) -> Tensor:
     return grad * (x > 0)
 
 
-def _gradients(count: int, grad: Tensor, states: Tensor, table: Tensor, shares: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _gradients(
+    count: int, grad: Tensor, states: Tensor, table: Tensor, shares: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
     """(of hidden states, of router weights, of each list of weights, stacked)."""
     groups, (permuted, activation, first, last) = rest[:count], rest[count : count + 4]
     experts = _experts(groups, permuted, activation, first, last)
@@ -175,7 +185,9 @@ def _save(count: int, ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: An
 def _differentiate(count: int, operator: str, ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     states, table, shares, *flat = ctx.saved_tensors
     groups = [flat[i * ctx.number : (i + 1) * ctx.number] for i in range(count)]
-    of_states, of_shares, *stacks = getattr(torch.ops.hpu, operator)(grad, states, table, shares, *groups, *ctx.settings)
+    of_states, of_shares, *stacks = getattr(torch.ops.hpu, operator)(
+        grad, states, table, shares, *groups, *ctx.settings
+    )
     return of_states, None, of_shares, *(list(stack.unbind()) for stack in stacks), None, None, None, None
 
 
