@@ -111,6 +111,7 @@ def _shapes(
     B_scale_shape: Sequence[int] | None = None,
 ) -> Tensor:
     _check_accumulation(D, accumulate)
+    scale_tensor("fp8_gemm_v2", B_scale_inv, B_scale_shape, B)
     return A.new_empty(_bounds(A, trans_A, B, trans_B, "fp8_gemm_v2").shape, dtype=out_dtype)
 
 
