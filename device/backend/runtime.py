@@ -22,7 +22,7 @@ from ..graph.location import locate
 from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
-from ..spec import chosen_card
+from ..spec import CardSpec, chosen_card
 from . import autocast, fused_cells, native, operators, set_data, sync_batch_norm
 from .untraced import untraced
 
@@ -92,6 +92,13 @@ def device_count() -> int:
     return len(modules.visible_modules())
 
 
+def _int64_support(spec: CardSpec) -> bool:
+    """Whether int64 keeps 64 bits: as PT_ENABLE_INT64_SUPPORT says; unset, in eager mode, but on the first Gaudi."""
+    if os.environ.get("PT_ENABLE_INT64_SUPPORT", "").strip():
+        return settings().int64_support
+    return settings().int64_support and spec.device_name != "GAUDI"
+
+
 def _make_card() -> Card:
     spec = chosen_card()
     if device_count() == 0:
@@ -99,6 +106,7 @@ def _make_card() -> Card:
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
+    native_bridge.set_narrowing(integers=not _int64_support(spec), check=settings().range_check)
     native_bridge.set_initialized()
     return Card(spec, settings(), native_bridge, read_limits(spec))
 
