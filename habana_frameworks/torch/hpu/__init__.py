@@ -32,13 +32,20 @@ from .devices import (
 from .dynamic_shapes import disable_dynamic_shape, enable_dynamic_shape, get_dynamic_shape_status
 from .graphs import (
     CachedParams,
+    GraphModel,
     HPUGraph,
+    ModuleCacher,
+    TensorPacker,
     copy_to,
+    extract_tensors,
+    get_user_input_tensor_list,
     graph,
     input_hash,
     is_current_stream_capturing,
+    make_graphed_callables,
     wrap_in_hpu_graph,
     wrap_in_hpu_graph_func,
+    wrapped_hpugraph_forward,
 )
 from .memory import (
     max_memory_allocated,
@@ -90,9 +97,12 @@ def __getattr__(name: str) -> bool:
 __all__ = [
     "CachedParams",
     "Event",
+    "GraphModel",
     "HPUGraph",
+    "ModuleCacher",
     "Stream",
     "StreamContext",
+    "TensorPacker",
     "can_device_access_peer",
     "copy_to",
     "current_device",
@@ -104,6 +114,7 @@ __all__ = [
     "device_of",
     "disable_dynamic_shape",
     "enable_dynamic_shape",
+    "extract_tensors",
     "get_amp_supported_dtype",
     "get_arch_list",
     "get_device_capability",
@@ -113,6 +124,7 @@ __all__ = [
     "get_gencode_flags",
     "get_rng_state",
     "get_rng_state_all",
+    "get_user_input_tensor_list",
     "graph",
     "graphs",
     "init",
@@ -122,6 +134,7 @@ __all__ = [
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -148,4 +161,5 @@ __all__ = [
     "unset_rng_ctx",
     "wrap_in_hpu_graph",
     "wrap_in_hpu_graph_func",
+    "wrapped_hpugraph_forward",
 ]
