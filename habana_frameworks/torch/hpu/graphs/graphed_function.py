@@ -86,8 +86,8 @@ class Captured:
         if call != self.calls:
             raise HpuError(
                 f"{self.name}: backward() of an earlier call, after {self.calls - call} more: each replay overwrites "
-                "what the one before kept for its backward pass. Call backward() before the next forward pass, or capture "
-                "another copy of the module for calls that are open at the same time"
+                "what the one before kept for its backward pass. Call backward() before the next forward pass, or "
+                "capture another copy of the module for calls that are open at the same time"
             )
         self._rescue()
         pairs = [(static, given) for static, given in zip(self.grad_outputs, grads, strict=True) if static is not None]
