@@ -24,14 +24,14 @@ from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..report_file import report_folder, write_report
 from ..spec import chosen_card
-from . import autocast, fused_cells, native, operators, set_data, sync_batch_norm
+from . import autocast, fused_cells, hpu_ops, native, operators, set_data, sync_batch_norm
 from .untraced import untraced
 
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
 _report_folder: Path | None = None
-_libraries: list[torch.library.Library] = []  # registrations last as long as these
+_libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations last as long as these
 
 
 def settings() -> Settings:
@@ -77,7 +77,7 @@ def _load(path: Path) -> None:
         module.notify_after(settings().max_ops)
     operators.register(module)
     autocast.register(module)
-    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
+    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module
