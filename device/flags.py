@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from .description import configs_dir, read_table
-from .environment import FIRST_EAGER_SOFTWARE, flag, lazy_mode, number, software_release
+from .environment import flag, lazy_mode, number, software_release
 from .errors import ConfigurationError
 
 Value = bool | int | str
 BRIDGE_FILES = ("bridge", "later")  # what `internal.bridge_config` has functions for
 FILES = (*BRIDGE_FILES, "system", "emulator")
+LATER = "default_"  # default_1_20: from release 1.20 on
 PREFIX = "PT_HPU_"
 """An unknown variable that begins so is a mistake worth a hint; with other beginnings it may be somebody else's."""
 
@@ -33,7 +34,7 @@ class Variable:
     name: str
     kind: str  # "flag", "number" or "text"
     default: Value
-    default_1_20: Value
+    later_defaults: tuple[tuple[tuple[int, ...], Value], ...]  # from which release on, newest first
     default_eager: Value
     settable: bool
     effect: str
@@ -44,7 +45,8 @@ class Variable:
         """The default for the chosen release and mode."""
         if self.default_eager != self.default and lazy_mode() == 0:
             return self.default_eager
-        return self.default_1_20 if software_release() >= FIRST_EAGER_SOFTWARE else self.default
+        release = software_release()
+        return next((value for since, value in self.later_defaults if release >= since), self.default)
 
     def from_environment(self) -> Value:
         """Its value in the environment.
@@ -71,6 +73,15 @@ class Variable:
         raise TypeError(f"{self.name} is a {self.kind}, of type {wanted.__name__}; got {value!r}")
 
 
+def _later_defaults(entry: Mapping[str, Any]) -> tuple[tuple[tuple[int, ...], Value], ...]:
+    found = [
+        (tuple(int(part) for part in key.removeprefix(LATER).split("_")), value)
+        for key, value in entry.items()
+        if key.startswith(LATER) and key != "default_eager"
+    ]
+    return tuple(sorted(found, reverse=True))
+
+
 def _variables(source: str, path: Path) -> list[Variable]:
     found = []
     for name, entry in read_table(path, "environment").items():
@@ -80,7 +91,7 @@ def _variables(source: str, path: Path) -> list[Variable]:
                 name=name,
                 kind=entry["kind"],
                 default=default,
-                default_1_20=entry.get("default_1_20", default),
+                later_defaults=_later_defaults(entry),
                 default_eager=entry.get("default_eager", default),
                 settable=entry.get("settable", False),
                 effect=entry.get("effect", ""),

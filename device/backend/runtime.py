@@ -23,6 +23,7 @@ from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..spec import chosen_card
+from ..startup import announce
 from . import autocast, fused_cells, native, operators, set_data, sync_batch_norm
 from .untraced import untraced
 
@@ -108,6 +109,7 @@ def card() -> Card:
     found = current_card()
     if found is None:
         found = acquire(_make_card)
+        announce()
         Presence(found.spec, found.module, found.figures).start()
     return found
 
