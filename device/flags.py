@@ -36,7 +36,8 @@ class Variable:
     default: Value
     later_defaults: tuple[tuple[tuple[int, ...], Value], ...]  # from which release on, newest first
     default_eager: Value
-    settable: bool
+    at_run_time: bool  # asked each time that it matters, so that `set` changes what happens
+    fixed_at_import: bool  # a later change of the environment does nothing
     effect: str
     source: str  # the file that lists it
     since: str
@@ -48,18 +49,18 @@ class Variable:
         release = software_release()
         return next((value for since, value in self.later_defaults if release >= since), self.default)
 
-    def from_environment(self) -> Value:
-        """Its value in the environment.
+    def from_environment(self, environ: Mapping[str, str] | None = None) -> Value:
+        """Its value in the environment, or in another mapping.
 
         Raises:
             ConfigurationError: not a value of its kind.
         """
         default = self.current_default()
         if self.kind == "flag":
-            return flag(self.name, bool(default))
+            return flag(self.name, bool(default), environ)
         if self.kind == "number":
-            return number(self.name, int(default))
-        return os.environ.get(self.name, str(default))
+            return number(self.name, int(default), environ)
+        return (os.environ if environ is None else environ).get(self.name, str(default))
 
     def checked(self, value: Any) -> Value:
         """`value` as this variable's kind.
@@ -93,7 +94,8 @@ def _variables(source: str, path: Path) -> list[Variable]:
                 default=default,
                 later_defaults=_later_defaults(entry),
                 default_eager=entry.get("default_eager", default),
-                settable=entry.get("settable", False),
+                at_run_time=entry.get("at_run_time", False),
+                fixed_at_import=entry.get("fixed_at_import", False),
                 effect=entry.get("effect", ""),
                 source=source,
                 since=entry.get("since", ""),
@@ -141,9 +143,10 @@ def set(name: str, value: Any) -> bool:
     Raises:
         TypeError: a value of another kind.
     """
-    _values[name] = _variable(name).checked(value)
+    variable = _variable(name)
+    _values[name] = variable.checked(value)
     if name not in _watchers:
-        return False
+        return variable.at_run_time
     _watchers[name](_values[name])
     return True
 

@@ -1,4 +1,4 @@
-"""What a process says on standard error when it acquires its card: the bridge's banner, and hints about its environment.
+"""What a process says on standard error when it acquires its card: the bridge's banner, and hints on its environment.
 
 The banner's form follows the release (HPUCLUSTER_SOFTWARE): up to 1.19 that of the bridge's public source, from 1.20 on
 that of published logs. Only rank 0 shows it; PT_HPU_PRINT_DEVICE_CONFIG=1 has every rank show it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import flags, modules
+from . import flags, modules, strict
 from .environment import FIRST_EAGER_SOFTWARE, software_release
 
 _SHOWN_1_19 = (
@@ -39,6 +39,16 @@ def announce() -> None:
     if lines:
         sys.stderr.write("\n".join([*lines, ""]))  # in one piece: other ranks write, too
         sys.stderr.flush()
+
+
+def refuse_unknown_variables() -> None:
+    """With the strict switch a variable that is a slip of the pen is an error.
+
+    Raises:
+        StrictError: there is one.
+    """
+    for line in flags.unknown():
+        strict.refuse(line)
 
 
 def shows_banner() -> bool:
