@@ -79,7 +79,9 @@ def _matrices(
     downs, acrosses = [], []
     for region in range(rois.shape[0]):  # as many samples as the cell has pixels, rounded up
         one = slice(region, region + 1)
-        tall, wide = (max(1, int(torch.ceil(size[region] / cells))) for size, cells in ((height, out_h), (width, out_w)))
+        tall, wide = (
+            max(1, int(torch.ceil(size[region] / cells))) for size, cells in ((height, out_h), (width, out_w))
+        )
         downs.append(_matrix(shape[-2], _samples(height[one], tall, bounds[one, 1], out_h), out_h))
         acrosses.append(_matrix(shape[-1], _samples(width[one], wide, bounds[one, 0], out_w), out_w))
     return torch.cat(downs), torch.cat(acrosses)
@@ -100,9 +102,7 @@ def _check_mode(mode: int) -> None:
         raise RuntimeError(f"hpu::roi_align_fwd: mode must be 0 (mean of the samples); got {mode}")
 
 
-def _roi_shapes(
-    inputs: Tensor, rois: Tensor, n_rois: Tensor, out_h: int, out_w: int, mode: int, *rest: Any
-) -> Tensor:
+def _roi_shapes(inputs: Tensor, rois: Tensor, n_rois: Tensor, out_h: int, out_w: int, mode: int, *rest: Any) -> Tensor:
     _check_mode(mode)
     return inputs.new_empty((rois.shape[0], inputs.shape[1], out_h, out_w))
 

@@ -47,8 +47,7 @@ def _check_cast(input: Tensor, is_amax: bool, dtype: torch.dtype) -> None:
         if input.dtype != dtype:
             names = [str(name).removeprefix("torch.").capitalize() for name in (input.dtype, dtype)]
             raise RuntimeError(
-                "CastToFp8V2 input and output must have the same dtype for float8, but are "
-                f"{names[0]} and {names[1]}"
+                f"CastToFp8V2 input and output must have the same dtype for float8, but are {names[0]} and {names[1]}"
             )
     elif input.dtype not in (torch.float32, torch.bfloat16):
         raise RuntimeError(
@@ -137,9 +136,7 @@ def _hybrid_shapes(
     return coarse, input.new_empty(input.shape, dtype=torch.float8_e4m3fn), amax
 
 
-def from_fp8(
-    input: Tensor, scale: Scale, out_dtype: torch.dtype, scale_shape: Sequence[int] | None = None
-) -> Tensor:
+def from_fp8(input: Tensor, scale: Scale, out_dtype: torch.dtype, scale_shape: Sequence[int] | None = None) -> Tensor:
     """input x scale in a wide type."""
     wide = input.to(out_dtype)
     factor = scale_tensor("cast_from_fp8", scale, scale_shape, input)
@@ -159,7 +156,9 @@ def _blocks(input: Tensor, block: Sequence[int]) -> list[int]:
     """Sizes of the scales of `cast_to_fp8_just_in_time`."""
     require_card("cast_to_fp8_just_in_time")
     if input.dim() < 2:
-        raise RuntimeError(f"convert_to_fp8_just_in_time: input tensor must have at least 2 dimensions, got {input.dim()}")
+        raise RuntimeError(
+            f"convert_to_fp8_just_in_time: input tensor must have at least 2 dimensions, got {input.dim()}"
+        )
     height, width = block
     if height != 1 and width != 1 and height != width:
         raise RuntimeError(

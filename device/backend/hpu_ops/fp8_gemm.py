@@ -146,7 +146,9 @@ def _convolution(
     return result.to(out_dtype or torch.bfloat16)
 
 
-def _convolution_shapes(input: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **options: Any) -> Tensor:
+def _convolution_shapes(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **options: Any
+) -> Tensor:
     require_card("conv2d_fp8")
     names = ("stride", "padding", "dilation", "groups", "out_dtype", "scale_input", "scale_weight")
     given = dict(zip(names, rest, strict=False)) | options
@@ -202,5 +204,3 @@ def register(registry: Registry) -> None:
         _masked,
         _masked_shapes,
     )
-
-

@@ -150,9 +150,7 @@ def register(registry: Registry) -> None:
         phase2,
         nothing,
     )
-    registry.operator(
-        "fused_norm_(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor", clip, _clip_shapes
-    )
+    registry.operator("fused_norm_(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor", clip, _clip_shapes)
     registry.operator(
         "fused_clip_norm(Tensor(a!)[] grad, Tensor max_norm, float norm_type) -> Tensor",
         clip_into_last,

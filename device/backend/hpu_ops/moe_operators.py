@@ -63,7 +63,9 @@ def _scaled(weights: Weights, scales: Sequence[Any], permuted: bool) -> list[Ten
     return result
 
 
-def _fp8(count: int, dynamic: bool, states: Tensor, table: Tensor, shares: Tensor, *rest: Any, **options: Any) -> Tensor:
+def _fp8(
+    count: int, dynamic: bool, states: Tensor, table: Tensor, shares: Tensor, *rest: Any, **options: Any
+) -> Tensor:
     """fp8, fp8_scalars, fp8_dynamic and their forms with fused weights."""
     weights, of_states, after = rest[:count], rest[count], rest[count + 1 :]
     inside = None if dynamic else after[0]
@@ -123,7 +125,9 @@ def _slope(activation: str, grad: Tensor, x: Tensor) -> Tensor:
     return grad * (x > 0)
 
 
-def _gradients(count: int, grad: Tensor, states: Tensor, table: Tensor, shares: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _gradients(
+    count: int, grad: Tensor, states: Tensor, table: Tensor, shares: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
     """(of hidden states, of router weights, of each list of weights, stacked)."""
     groups, (permuted, activation, first, last) = rest[:count], rest[count : count + 4]
     experts = _experts(groups, permuted, activation, first, last)
@@ -175,7 +179,9 @@ def _save(count: int, ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: An
 def _differentiate(count: int, operator: str, ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     states, table, shares, *flat = ctx.saved_tensors
     groups = [flat[i * ctx.number : (i + 1) * ctx.number] for i in range(count)]
-    of_states, of_shares, *stacks = getattr(torch.ops.hpu, operator)(grad, states, table, shares, *groups, *ctx.settings)
+    of_states, of_shares, *stacks = getattr(torch.ops.hpu, operator)(
+        grad, states, table, shares, *groups, *ctx.settings
+    )
     return of_states, None, of_shares, *(list(stack.unbind()) for stack in stacks), None, None, None, None
 
 

@@ -140,9 +140,7 @@ def adagrad(
     eps: float,
 ) -> None:
     """optimizer_adagrad: as torch.optim.Adagrad; `epoch_num` counts steps from 1."""
-    same_lengths(
-        "optimizer_adagrad", {"gradients": gradients, "weights_in": weights_in, "variances_in": variances_in}
-    )
+    same_lengths("optimizer_adagrad", {"gradients": gradients, "weights_in": weights_in, "variances_in": variances_in})
     rate = learning_rate.float() / (1.0 + (epoch_num.float() - 1.0) * lrd)
     for gradient, weight, variance in zip(gradients, weights_in, variances_in, strict=True):
         value = weight.float()

@@ -25,9 +25,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, p: float, softmax_mode: str, seq_padd
         RuntimeError: shapes or settings that do not fit.
     """
     if q.dim() < 3 or k.dim() < 3 or v.dim() < 3:
-        raise RuntimeError(
-            f"sdpa: q, k and v need at least 3 dimensions; they have {q.dim()}, {k.dim()} and {v.dim()}"
-        )
+        raise RuntimeError(f"sdpa: q, k and v need at least 3 dimensions; they have {q.dim()}, {k.dim()} and {v.dim()}")
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise RuntimeError(
             f"sdpa: q {list(q.shape)}, k {list(k.shape)} and v {list(v.shape)} do not fit: q and k share the last "

@@ -252,7 +252,16 @@ def register(registry: Registry) -> None:
             lambda seed, *rest: recomputing_forward(*rest, seed=seed),
             lambda seed, *rest: _recomputing_shapes(*rest),
         )
-    backward_scales = "d_scale_q d_scale_k d_scale_v d_scale_s d_scale_do d_scale_ds q_scale_s q_scale_ds".split()
+    backward_scales = [
+        "d_scale_q",
+        "d_scale_k",
+        "d_scale_v",
+        "d_scale_s",
+        "d_scale_do",
+        "d_scale_ds",
+        "q_scale_s",
+        "q_scale_ds",
+    ]
     registry.operator(
         "fp8_sdpa_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor P, Tensor? dm, bool is_causal, float p, "
         f"float scale, {', '.join(f'Tensor? {name}' for name in backward_scales)}, bool is_amax_ds, Tensor fwd_out) "

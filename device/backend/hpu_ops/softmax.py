@@ -1,12 +1,12 @@
 """Softmax in the forms that the card has as one kernel. Sums are taken in float32.
 
-    custom_softmax                     over the last dimension; flavor 1 is a shorter exponential (its result in bfloat16)
-    scaled_masked_softmax              softmax(x scale + mask)
-    scaled_triangular_softmax          softmax(x scale) of the lower triangle, x (batch, n, n); `retain` also gives
-                                       1 / sum of exponentials and the largest value of each row, which a second call takes
-    scaled_masked_triangular_softmax   of groups of matrices, each with columns start <= column < end; zeros elsewhere
-    ragged_softmax                     of the first `valid_count` elements of each row; zeros behind them
-    softmax_fp8                        softmax(x inv_attn_heads input_scale + fused_add) output_scale
+custom_softmax                     over the last dimension; flavor 1 is a shorter exponential (its result in bfloat16)
+scaled_masked_softmax              softmax(x scale + mask)
+scaled_triangular_softmax          softmax(x scale) of the lower triangle, x (batch, n, n); `retain` also gives
+                                   1 / sum of exponentials and the largest value of each row, which a second call takes
+scaled_masked_triangular_softmax   of groups of matrices, each with columns start <= column < end; zeros elsewhere
+ragged_softmax                     of the first `valid_count` elements of each row; zeros behind them
+softmax_fp8                        softmax(x inv_attn_heads input_scale + fused_add) output_scale
 """
 
 from __future__ import annotations

@@ -24,9 +24,7 @@ class PySDPA(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, with_slice: bool = False
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, with_slice: bool = False) -> Tensor:
         if q.dim() != 4:
             raise ValueError(f"PySDPA takes 4 dimensions (batch, heads, length, E); q has {q.dim()}")
         scale, slices = 1 / math.sqrt(q.size(-1)), (q.shape[0] * q.shape[1] if with_slice else 1)
@@ -67,7 +65,5 @@ class PySDPAHinted(PySDPA):
     """The same in slices; on the card hints tell the compiler to keep their order."""
 
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, with_slice: bool = True
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, with_slice: bool = True) -> Tensor:
         return PySDPA.forward(ctx, q, k, v, is_causal, True)

@@ -95,7 +95,9 @@ class Linear(nn.Module):
     def forward(self, inp: Tensor, is_first_microbatch: bool | None = None) -> Tensor:
         """(..., in_features) to (..., out_features)."""
         if self.weight is None:
-            raise RuntimeError("this Linear has no weight yet: set .weight, or leave skip_weight_param_allocation=False")
+            raise RuntimeError(
+                "this Linear has no weight yet: set .weight, or leave skip_weight_param_allocation=False"
+            )
         if not FP8GlobalStateManager.is_fp8_enabled():
             return nn.functional.linear(inp, self.weight, self.bias)
         x = inp if inp.dtype in _WIDE else inp.to(torch.bfloat16)
