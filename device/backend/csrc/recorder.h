@@ -163,7 +163,7 @@ std::shared_ptr<const ResultShapes> predict(OpInfo& info, const Hash& key, const
 int64_t draw_seed(const std::optional<at::Generator>& generator);
 void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
 
-// widen.cpp: calls the CPU kernel, in float32 where there is none for the arguments' type
+// widen.cpp: calls the operator, on wider types where PyTorch has no kernel for those of the arguments
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
 
 // executable.cpp
