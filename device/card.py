@@ -7,24 +7,28 @@ which is released while the arithmetic runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
-from . import modules
+from . import flags, modules
 from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
 from .capturing import Capturing
+from .cluster import Piece
 from .compiler.recipe import Recipe
+from .constants import constants
 from .environment import Settings
 from .errors import HpuError
 from .events import EventId, dispatcher
 from .executor import LoadedRecipe
 from .fences import Fences
 from .graph.location import locate
+from .graph_limits import GraphLimits, Stage
 from .host_time import UserCode
 from .in_flight import InFlight
 from .journal import Journal
 from .memory import Hbm, PoolLimits
-from .recipes import Recipes
+from .recipes import Origin, Recipes
 from .report import card_details, card_figures
 from .residency import Residency
 from .run_log import END_MARK, END_STEP, RunLog
@@ -55,7 +59,9 @@ class Card:
         self._in_flight = InFlight(self.timeline)
         self._user_code = UserCode(bridge) if settings.host_time == "measured" else None
         self.fences = Fences()
+        self._limits = GraphLimits(settings.lazy_mode, settings.max_ops, bridge.notify_after) if settings.lazy else None
         self._recorded = 0  # operators of the current graph that the host's time has been charged for
+        self._piece: Piece | None = None  # of a compiled program, being recorded
         self._capturing = Capturing()
         self._closed = False
 
@@ -66,13 +72,24 @@ class Card:
         self._catch_up()
         if self._bridge.recorded() == 0:
             return
-        self.recipes.publish()  # the one launch thread finishes what it had before it takes more
+        self._launch(self._take(), reason)
+
+    def _take(self) -> Any:
         recording = self._bridge.take()
         self._recorded = 0
+        if self._limits is not None:
+            self._limits.flushed()
+        if self._piece is not None:
+            self._piece.whole = False
+        return recording
+
+    def _launch(self, recording: Any, reason: str, origin: Origin | None = None) -> None:
+        """Run a graph that has ended."""
+        self.recipes.publish()  # the one launch thread finishes what it had before it takes more
         self._await_collectives(recording)
         try:
             self.timeline.hand_over()
-            loaded, event = self.recipes.of_graph(recording)
+            loaded, event = self.recipes.of_graph(recording, origin)
             recipe = loaded.recipe
             captured = self._capturing.graph
             if captured is not None and captured.dry_run:
@@ -84,11 +101,15 @@ class Card:
             self._residency.abandon()
             recording.abandon()
             raise
-        number = self.timeline.launch(recipe.name, self.stream, self._in_flight.before_launch(recording))
-        self._in_flight.launched(recording.epoch, number)
-        if loaded.admission is not None:
-            self.recipes.ran(loaded, loaded.admission)
-        loaded.run(recording)
+        if flags.get("PT_COMPILE_ONLY_MODE"):
+            recording.abandon()
+        else:
+            number = self.timeline.launch(recipe.name, self.stream, self._in_flight.before_launch(recording))
+            self._in_flight.launched(recording.epoch, number)
+            if loaded.admission is not None:
+                self.recipes.ran(loaded, loaded.admission)
+            constants.write()
+            loaded.run(recording)
         if captured is not None:
             captured.add(loaded, recording)
         # Told last: a listener may use the card, which waits until this graph has run.
@@ -132,16 +153,25 @@ class Card:
         if self._user_code is not None:
             self._user_code.resume()
 
+    def _idle(self, reason: Stage) -> None:
+        """The host has waited for the card, which has nothing to do now."""
+        if self._limits is not None:
+            self._limits.happened(reason)
+
     # -- what the bridge calls ------------------------------------------------------------------------------------
 
     def on_flush(self, reason: str) -> None:
         """The bridge needs everything recorded so far to have run."""
+        if reason == "item":
+            self._idle(Stage.READ)
         reads = reason in ("item", "device to host copy") or reason.startswith("aten::")
         if reads and self.is_capturing:
             self._capturing.refuse_read(reason)
         if reason == "synchronize" or reason.startswith("aten::"):
             self.fences.settle()  # which memory such an operator reads is not told
         if not self.settings.lazy:
+            if self._piece is not None:
+                self.flush(reason)
             if reads and reason != "device to host copy":
                 self._catch_up()
                 self.timeline.wait()
@@ -155,6 +185,12 @@ class Card:
         """The graph is as long as it may become: one operator in eager mode, PT_HPU_MAX_COMPOUND_OP_SIZE in lazy."""
         if self.settings.lazy:
             self.flush("PT_HPU_MAX_COMPOUND_OP_SIZE")
+            if self._limits is not None and self._limits.waits:
+                self.join()
+            return
+        if self._piece is not None:
+            if self._piece.thread != get_ident():  # an operator of somebody else has come between
+                self.flush("an operator of another thread")
             return
         self._catch_up()
         recording = self._bridge.take()
@@ -196,6 +232,7 @@ class Card:
             self.memory.copied(address, dtype, sizes, locate())
         else:
             self.join()
+            self._idle(Stage.COPY_TO_HOST)
         wait = not non_blocking or not (inward or pinned)
         after = self._in_flight.before_copy(address, epoch)
         number = self.timeline.copy(direction, nbytes, pinned, wait, after)
@@ -213,12 +250,46 @@ class Card:
             self.journal.fallbacks[name] += 1
             dispatcher.publish(EventId.CPU_FALLBACK, {"op_name": name})
             self.timeline.fallback(read, written)
+            self._idle(Stage.HOST_FALLBACK)
             self._resume()
             return
         name = self.recipes.of_immediate(operator, key, read, written)
         self.timeline.launch(name, self.stream)
         self.timeline.wait()
+        self._idle(Stage.DATA_DEPENDENT)
         self._resume()
+
+    # -- pieces of compiled programs ------------------------------------------------------------------------------
+
+    def begin_piece(self) -> Piece:
+        """From here to `end_piece`, what this thread does on the card is one graph, in eager mode, too."""
+        self.flush("compiled program")
+        self._piece = Piece(get_ident())
+        return self._piece
+
+    def end_piece(self, piece: Piece, origin: Origin) -> None:
+        """Run what was recorded since `begin_piece`, and keep the recording with the piece."""
+        self._catch_up()
+        recording = self._bridge.take() if self._bridge.recorded() else None
+        self._piece = None
+        if recording is not None:
+            piece.recording = recording
+            self._launch(recording, "compiled program", origin)
+
+    def drop_piece(self) -> None:
+        """What was recorded of a piece that failed runs as it is."""
+        self._piece = None
+        self.flush("compiled program")
+
+    def run_piece(self, recording: Any) -> bool:
+        """Run a piece again over other memory; False where its recipe has left the cache."""
+        self.flush("compiled program")
+        self._catch_up()
+        if not self.recipes.has_graph(recording.signature):
+            recording.abandon()
+            return False
+        self._launch(recording, "compiled program")
+        return True
 
     # -- captured graphs ------------------------------------------------------------------------------------------
 
@@ -321,6 +392,8 @@ class Card:
     def mark_step(self, wait: bool = False) -> None:
         """End of a step as the script sees it."""
         dispatcher.publish(EventId.MARK_STEP, {})
+        if self._limits is not None:
+            self._limits.marked()
         if self._bridge.recorded() > 0:
             self.flush("mark_step")
             if self.journal.mark(self.timeline.now):
