@@ -1,17 +1,15 @@
-"""Media operators by name, as in `fn.ImageDecoder(...)`: calling one raises `NotImplementedError`."""
+"""Operators of a pipeline (`fn.ImageDecoder`, `fn.Crop`, ...): each refuses when it is called."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import NoReturn
 
-from .unavailable import refuse
+from .._unavailable import function
+from ._refusal import ALTERNATIVE, FEATURE
 
 
-def __getattr__(name: str) -> Any:
-    if not name[:1].isupper():
+def __getattr__(name: str) -> Callable[..., NoReturn]:
+    if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def operator(*args: Any, **kwargs: Any) -> Any:
-        raise refuse(f"fn.{name}")
-
-    return operator
+    return function(f"{FEATURE}.fn.{name}", ALTERNATIVE)

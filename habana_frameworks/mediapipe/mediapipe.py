@@ -1,9 +1,10 @@
-"""`MediaPipe`, the base class of users' pipelines."""
+"""`MediaPipe`, the base class of pipelines."""
 
 from __future__ import annotations
 
-from .unavailable import Unavailable
+from .._unavailable import kind
+from ._refusal import ALTERNATIVE, FEATURE
 
+MediaPipe = kind("MediaPipe", FEATURE, ALTERNATIVE)
 
-class MediaPipe(Unavailable):
-    """A graph of media operators. Making one raises `NotImplementedError`."""
+__all__ = ["MediaPipe"]

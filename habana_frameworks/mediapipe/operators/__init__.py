@@ -1,1 +1,1 @@
-"""Base classes of operators that users write."""
+"""Operators that programs define for a pipeline."""

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from .. import hpu
-from . import quantization, torch_overwrites
+from . import (
+    hccl,
+    marked_adam,
+    observer,
+    quantization,
+    quantize_pt2e,
+    quantizer,
+    torch_overwrites,
+    weight_sharing,
+)
 from .quantization import (
     hpu_inference_initialize,
     hpu_inference_reset_env,
@@ -17,8 +26,12 @@ from .quantization import (
 from .step import _mark_step_if_lazy as _mark_step_if_lazy
 from .step import add_step_closure, iter_mark_step, mark_step
 
+torch_overwrites.overwrite_torch_functions()
+marked_adam.install()
+
 __all__ = [
     "add_step_closure",
+    "hccl",
     "hpu",
     "hpu_inference_initialize",
     "hpu_inference_reset_env",
@@ -30,6 +43,10 @@ __all__ = [
     "hpu_teardown_inference_env",
     "iter_mark_step",
     "mark_step",
+    "observer",
     "quantization",
+    "quantize_pt2e",
+    "quantizer",
     "torch_overwrites",
+    "weight_sharing",
 ]

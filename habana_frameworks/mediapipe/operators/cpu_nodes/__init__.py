@@ -1,1 +1,1 @@
-"""Operators that run on the host."""
+"""Operators on the host."""

@@ -1,15 +1,10 @@
-"""`media_function`, the base class of a user's host operator."""
+"""`media_function`, the base class of operators on the host."""
 
 from __future__ import annotations
 
-from typing import Any
+from ...._unavailable import kind
+from ..._refusal import ALTERNATIVE, FEATURE
 
+media_function = kind("media_function", FEATURE, ALTERNATIVE)
 
-class media_function:
-    """To be derived from. `params`: the keyword arguments of `fn.MediaFunc`, with `shape`, `dtype` and `seed`."""
-
-    def __init__(self, params: dict[str, Any]) -> None:
-        self.params = params
-
-    def __call__(self) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} must define __call__")
+__all__ = ["media_function"]

@@ -1,1 +1,1 @@
-"""Operators that read files."""
+"""Readers."""

@@ -1,11 +1,10 @@
-"""`get_max_file`, a helper of readers."""
+"""Reading images from a folder."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from ...._unavailable import function
+from ..._refusal import ALTERNATIVE, FEATURE
 
+get_max_file = function(FEATURE, ALTERNATIVE)
 
-def get_max_file(files: Iterable[str]) -> str:
-    """The largest of `files` by its size in bytes. Raises ValueError where there is none."""
-    return max(files, key=os.path.getsize)
+__all__ = ["get_max_file"]
