@@ -1,8 +1,4 @@
-"""`HabanaDataLoader`: PyTorch's data loader under the name of the one that decodes on the card.
-
-On a card the media pipeline, a closed package, decodes JPEG images and applies torchvision's transforms. The batches
-are those of PyTorch's own loader with the same arguments, and that is what this one is; decoding takes host time.
-"""
+"""`habana_dataloader`: the loader package beside the bridge. Here its loader is PyTorch's own, on the host."""
 
 from __future__ import annotations
 

@@ -1,78 +1,75 @@
-"""The loader, and the data set of images listed in a file."""
+"""`HabanaDataLoader`: batches of an image data set, and the data set that a manifest names.
+
+On a machine with cards the loader decodes images with the card's media engines or a native library, and takes PyTorch's
+loader for what those do not know. Here that is the way of all data sets: same batches, made by the host's processes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch.utils.data
+from torch.utils.data import DataLoader
 
-from habana_frameworks._unavailable import refuse
+from habana_frameworks.mediapipe.unavailable import refuse
 
 try:
-    from PIL import Image as pil
+    from torchvision.datasets import ImageFolder
 except ImportError:
-    pil = None
+    ImageFolder = None
 
 
-class HabanaDataLoader(torch.utils.data.DataLoader):
-    """`torch.utils.data.DataLoader`; takes its arguments and gives its batches."""
+class _HostLoader(DataLoader):
+    aeon = None
+    """The native decoder, which programs ask for: none."""
 
 
-class ImageFolderWithManifest(torch.utils.data.Dataset):
-    """Images below `root` that a manifest lists: class name to file names. Items are (image, number of the class).
+class HabanaDataLoader:
+    """Takes the arguments of `torch.utils.data.DataLoader`. `dataloader`: the loader that does the work."""
 
-    `loader` opens a file; without one Pillow does. Classes are numbered in the order of their names.
-    """
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.dataloader = _HostLoader(*args, **kwargs)
+        print("HabanaDataLoader: the media decoder is not emulated. Running with PyTorch Dataloader")
 
-    def __init__(
-        self,
-        root: str,
-        manifest: Mapping[str, Sequence[str]],
-        loader: Callable[[str], Any] | None = None,
-        extensions: Sequence[str] | None = None,
-        transform: Callable[[Any], Any] | None = None,
-        target_transform: Callable[[Any], Any] | None = None,
-        is_valid_file: Callable[[str], bool] | None = None,
-    ) -> None:
-        self.root = root
-        self.loader = loader or _open
-        self.transform = transform
-        self.target_transform = target_transform
-        self.classes = sorted(manifest)
-        self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
-        paths = [(str(Path(root, name, file)), name) for name in self.classes for file in manifest[name]]
-        self.samples = [
-            (path, self.class_to_idx[name])
-            for path, name in paths
-            if (is_valid_file is None or is_valid_file(path))
-            and (extensions is None or path.lower().endswith(tuple(extensions)))
-        ]
-        self.imgs = self.samples
-        self.targets = [target for _, target in self.samples]
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.dataloader)
 
     def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        path, target = self.samples[index]
-        image = self.loader(path)
-        if self.transform is not None:
-            image = self.transform(image)
-        return image, target if self.target_transform is None else self.target_transform(target)
+        return len(self.dataloader)
 
 
-def _open(path: str) -> Any:
-    if pil is None:
-        raise ModuleNotFoundError("opening images needs Pillow: pip install pillow, or give a loader of your own")
-    return pil.open(path).convert("RGB")
+def _listed(manifest: Mapping[str, Sequence[str]], root: str) -> set[Path] | None:
+    files = manifest.get("file_list")
+    return {Path(root, file).resolve() for file in files} if files else None
+
+
+class ImageFolderWithManifest(ImageFolder or object):  # type: ignore[misc]
+    """`torchvision.datasets.ImageFolder` of the files that `manifest["file_list"]` names, below `root` or absolute.
+
+    Without such a list it holds all of the folder. Needs torchvision.
+    """
+
+    samples: list[tuple[str, int]]
+
+    def __init__(self, root: str, manifest: Mapping[str, Sequence[str]], *args: Any, **kwargs: Any) -> None:
+        if ImageFolder is None:
+            raise ImportError(
+                "habana_dataloader.habana_dataset.ImageFolderWithManifest needs torchvision, not installed"
+            )
+        super().__init__(root, *args, **kwargs)
+        self.manifest = manifest
+        listed = _listed(manifest, root)
+        if listed is not None:
+            self.samples = [sample for sample in self.samples if Path(sample[0]).resolve() in listed]
+            self.imgs = self.samples
+            self.targets = [target for _, target in self.samples]
 
 
 def fetch_habana_unet_loader(*args: Any, **kwargs: Any) -> NoReturn:
-    """The loader of volumes for segmentation, which needs the media pipeline.
+    """The loader of volumes for segmentation, which only the media pipeline has.
 
     Raises:
         NotImplementedError: always.
     """
-    refuse("habana_dataloader.fetch_habana_unet_loader", "use torch.utils.data.DataLoader over the same data set")
+    raise refuse("fetch_habana_unet_loader")

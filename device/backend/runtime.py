@@ -25,7 +25,7 @@ from ..presence import Presence
 from ..report_file import report_folder, write_report
 from ..spec import chosen_card
 from ..startup import announce, refuse_unknown_variables
-from . import autocast, fused_cells, native, operators, set_data, sync_batch_norm
+from . import autocast, fused_cells, hpu_ops, native, operators, quantization, set_data, sync_batch_norm
 from .overflow import OverflowCheck
 from .untraced import untraced
 
@@ -33,7 +33,7 @@ _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
 _report_folder: Path | None = None
-_libraries: list[torch.library.Library] = []  # registrations last as long as these
+_libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations last as long as these
 
 
 def settings() -> Settings:
@@ -80,7 +80,8 @@ def _load(path: Path) -> None:
     autocast.register(module)
     if strict.enabled():
         OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
-    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
+    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
+    _libraries.extend(quantization.register())
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module

@@ -1,15 +1,17 @@
-"""Operators of a pipeline (`fn.ImageDecoder`, `fn.Crop`, ...): each refuses when it is called."""
+"""Media operators by name, as in `fn.ImageDecoder(...)`: calling one raises `NotImplementedError`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NoReturn
+from typing import Any
 
-from .._unavailable import function
-from ._refusal import ALTERNATIVE, FEATURE
+from .unavailable import refuse
 
 
-def __getattr__(name: str) -> Callable[..., NoReturn]:
-    if name.startswith("_"):
+def __getattr__(name: str) -> Any:
+    if not name[:1].isupper():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return function(f"{FEATURE}.fn.{name}", ALTERNATIVE)
+
+    def operator(*args: Any, **kwargs: Any) -> Any:
+        raise refuse(f"fn.{name}")
+
+    return operator

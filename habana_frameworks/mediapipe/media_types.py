@@ -1,46 +1,44 @@
-"""Constants of pipelines, from the public documentation of the media pipeline."""
+"""Constants that describe media operators, as far as public programs name them. The lower-case names are the API's."""
 
 from __future__ import annotations
 
 
 class dtype:
-    """Types of elements."""
+    """Element types of a media tensor, as NumPy names them."""
 
-    UINT8 = "uint8"
-    INT8 = "int8"
-    UINT16 = "uint16"
-    INT16 = "int16"
-    UINT32 = "uint32"
-    INT32 = "int32"
-    UINT64 = "uint64"
-    INT64 = "int64"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    FLOAT32 = "float32"
     NDT = ""
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT16 = "int16"
+    UINT16 = "uint16"
+    INT32 = "int32"
+    UINT32 = "uint32"
+    INT64 = "int64"
+    UINT64 = "uint64"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
 
 
 class imgtype:
-    """Layouts of images: interleaved and planar."""
+    """Layouts of a decoded image: interleaved (`_I`) or planar (`_P`)."""
 
     RGB_I = "rgb-i"
     RGB_P = "rgb-p"
 
 
 class ftype:
-    """Filters of resizing."""
+    """Filters of a resize."""
 
-    LINEAR = 1
+    NEAREST = 1
     LANCZOS = 2
-    NEAREST = 3
-    BI_LINEAR = 4
-    BICUBIC = 5
-    SPLINE = 6
-    BOX = 7
+    BI_LINEAR = 3
+    BICUBIC = 4
+    BOX = 5
 
 
 class randomCropType:
-    """Ways of random cropping."""
+    """How the decoder chooses its crop."""
 
     NO_RANDOM_CROP = 0
     RANDOMIZED_AREA_AND_ASPECT_RATIO_CROP = 1
@@ -48,32 +46,16 @@ class randomCropType:
     CENTER_CROP = 3
 
 
+class decoderStage:
+    """Which parts of the decoder run."""
+
+    ENABLE_ALL_STAGES = 0
+    ENABLE_SINGLE_STAGE = 1
+
+
 class readerOutType:
-    """What a reader gives."""
+    """What a reader hands on."""
 
     FILE_LIST = 0
     BUFFER_LIST = 1
     ADDRESS_LIST = 2
-
-
-class decoderStage:
-    """Stages of the decoder."""
-
-    ENABLE_ALL_STAGES = 0
-    ENABLE_SINGLE_STAGE = 1
-    ENABLE_TWO_STAGES = 2
-
-
-class decoderType:
-    """Kinds of decoder."""
-
-    IMAGE_DECODER = 0
-    VIDEO_DECODER = 1
-
-
-class layout:
-    """Order of dimensions."""
-
-    NHWC = "CWHN"
-    NCHW = "WHCN"
-    NA = ""

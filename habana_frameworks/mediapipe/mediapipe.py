@@ -1,10 +1,9 @@
-"""`MediaPipe`, the base class of pipelines."""
+"""`MediaPipe`, the base class of users' pipelines."""
 
 from __future__ import annotations
 
-from .._unavailable import kind
-from ._refusal import ALTERNATIVE, FEATURE
+from .unavailable import Unavailable
 
-MediaPipe = kind("MediaPipe", FEATURE, ALTERNATIVE)
 
-__all__ = ["MediaPipe"]
+class MediaPipe(Unavailable):
+    """A graph of media operators. Making one raises `NotImplementedError`."""

@@ -85,13 +85,15 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (info.random) {
+    if (info.draws(arguments)) {
       std::optional<at::Generator> generator;
       if (info.generator >= 0 && arguments[info.generator].isGenerator())
         generator = arguments[info.generator].toGenerator();
       call_seeded(info, host, draw_seed(generator));
     } else {
-      info.handle.callBoxed(host);
+      // On the host itself, an operator that the card lacks is what the CPU makes of it.
+      if (info.run == OpInfo::Run::HostFallback) info.handle.callBoxed(host);
+      else call_kernel(info, host);
     }
   }
   int64_t nbytes = 0;

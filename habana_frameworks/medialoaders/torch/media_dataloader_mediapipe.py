@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ..._unavailable import kind
-
-HPUMediaPipe = kind(
-    "HPUMediaPipe",
-    "habana_frameworks.medialoaders",
-    "use torch.utils.data.DataLoader with torchvision's transforms, which decode on the host",
-)
+from ...mediapipe.unavailable import Unavailable
 
 __all__ = ["HPUMediaPipe"]
+
+
+class HPUMediaPipe(Unavailable):
+    """A pipeline for a data set. Making one raises `NotImplementedError`."""

@@ -1,1 +1,1 @@
-"""Operators that programs define for a pipeline."""
+"""Base classes of operators that users write."""

@@ -1,18 +1,25 @@
-"""PyTorch's iterators over a pipeline."""
+"""Iterators that hand a pipe's batches to PyTorch: making one raises `NotImplementedError`."""
 
 from __future__ import annotations
 
-from ..._unavailable import kind
-from .._refusal import ALTERNATIVE, FEATURE
+from ..unavailable import Unavailable
 
-HPUGenericPytorchIterator = kind("HPUGenericPytorchIterator", FEATURE, ALTERNATIVE)
-HPUResnetPytorchIterator = kind("HPUResnetPytorchIterator", FEATURE, ALTERNATIVE)
-CPUHPUResnetPytorchIterator = kind("CPUHPUResnetPytorchIterator", FEATURE, ALTERNATIVE)
-HPUSsdPytorchIterator = kind("HPUSsdPytorchIterator", FEATURE, ALTERNATIVE)
 
-__all__ = [
-    "CPUHPUResnetPytorchIterator",
-    "HPUGenericPytorchIterator",
-    "HPUResnetPytorchIterator",
-    "HPUSsdPytorchIterator",
-]
+class HPUGenericPytorchIterator(Unavailable):
+    """Batches of any pipe, decoded on the card."""
+
+
+class HPUResnetPytorchIterator(Unavailable):
+    """Images and labels, decoded on the card."""
+
+
+class CPUHPUResnetPytorchIterator(Unavailable):
+    """Images and labels, decoded on host and card."""
+
+
+class HPUSsdPytorchIterator(Unavailable):
+    """Images, boxes and labels, decoded on the card."""
+
+
+class CPUHPUUnet3DPytorchIterator(Unavailable):
+    """Volumes and their masks, read on the host and transformed on the card."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from .. import hpu
 from . import (
     hccl,
-    marked_adam,
     observer,
     quantization,
     quantize_pt2e,
     quantizer,
+    step_closure,
     torch_overwrites,
     weight_sharing,
 )
@@ -23,11 +23,10 @@ from .quantization import (
     hpu_set_inference_env,
     hpu_teardown_inference_env,
 )
-from .step import _mark_step_if_lazy as _mark_step_if_lazy
-from .step import add_step_closure, iter_mark_step, mark_step
+from .step_closure import _mark_step_if_lazy as _mark_step_if_lazy
+from .step_closure import add_step_closure, iter_mark_step, mark_step
 
 torch_overwrites.overwrite_torch_functions()
-marked_adam.install()
 
 __all__ = [
     "add_step_closure",
@@ -47,6 +46,7 @@ __all__ = [
     "quantization",
     "quantize_pt2e",
     "quantizer",
+    "step_closure",
     "torch_overwrites",
     "weight_sharing",
 ]

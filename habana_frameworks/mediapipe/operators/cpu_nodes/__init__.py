@@ -1,1 +1,1 @@
-"""Operators on the host."""
+"""Operators that run on the host."""

@@ -1,10 +1,15 @@
-"""`media_function`, the base class of operators on the host."""
+"""`media_function`, the base class of a user's host operator."""
 
 from __future__ import annotations
 
-from ...._unavailable import kind
-from ..._refusal import ALTERNATIVE, FEATURE
+from typing import Any
 
-media_function = kind("media_function", FEATURE, ALTERNATIVE)
 
-__all__ = ["media_function"]
+class media_function:
+    """To be derived from. `params`: the keyword arguments of `fn.MediaFunc`, with `shape`, `dtype` and `seed`."""
+
+    def __init__(self, params: dict[str, Any]) -> None:
+        self.params = params
+
+    def __call__(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __call__")

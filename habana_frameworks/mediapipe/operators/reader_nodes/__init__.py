@@ -1,1 +1,1 @@
-"""Readers."""
+"""Operators that read files."""

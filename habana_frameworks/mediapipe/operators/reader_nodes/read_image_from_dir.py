@@ -1,10 +1,11 @@
-"""Reading images from a folder."""
+"""`get_max_file`, a helper of readers."""
 
 from __future__ import annotations
 
-from ...._unavailable import function
-from ..._refusal import ALTERNATIVE, FEATURE
+import os
+from collections.abc import Iterable
 
-get_max_file = function(FEATURE, ALTERNATIVE)
 
-__all__ = ["get_max_file"]
+def get_max_file(files: Iterable[str]) -> str:
+    """The largest of `files` by its size in bytes. Raises ValueError where there is none."""
+    return max(files, key=os.path.getsize)

@@ -1,11 +1,18 @@
-"""Base classes of readers."""
+"""Base classes of a user's reader."""
 
 from __future__ import annotations
 
-from ...._unavailable import kind
-from ..._refusal import ALTERNATIVE, FEATURE
+from ...unavailable import Unavailable
 
-media_ext_reader_op_impl = kind("media_ext_reader_op_impl", FEATURE, ALTERNATIVE)
-media_ext_reader_op_tensor_info = kind("media_ext_reader_op_tensor_info", FEATURE, ALTERNATIVE)
 
-__all__ = ["media_ext_reader_op_impl", "media_ext_reader_op_tensor_info"]
+class media_ext_reader_op_impl(Unavailable):
+    """A reader's implementation, to be derived from. Making one raises `NotImplementedError`."""
+
+
+class media_ext_reader_op_tensor_info:
+    """Shape and type of one output of a reader. `shape`: outermost dimension last, as the pipeline counts."""
+
+    def __init__(self, dtype: str, shape: list[int], layout: str) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.layout = layout
