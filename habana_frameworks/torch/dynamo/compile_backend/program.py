@@ -95,7 +95,8 @@ def compiled_program(partitioned: GraphModule, name: str, force_static: bool) ->
             cluster = partitioned.get_submodule(str(node.target))
             if not isinstance(cluster, GraphModule):
                 continue
-            origin = Origin(f"{name} {node.target}", dynamic=not force_static and _is_dynamic(cluster))
+            dynamic = False if force_static else _is_dynamic(cluster) or None
+            origin = Origin(f"{name} {node.target}", dynamic)
             setattr(partitioned, str(node.target), ClusterModule(cluster, origin))
     partitioned.graph.set_codegen(_BoxedCodeGen())
     partitioned.recompile()
