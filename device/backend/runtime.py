@@ -24,7 +24,7 @@ from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..report_file import report_folder, write_report
 from ..spec import chosen_card
-from . import autocast, fused_cells, native, operators, quantization, set_data, sync_batch_norm
+from . import autocast, complex_numbers, fused_cells, native, operators, quantization, set_data, sync_batch_norm
 from .untraced import untraced
 
 _bridge: ModuleType | None = None
@@ -78,7 +78,7 @@ def _load(path: Path) -> None:
     operators.register(module)
     autocast.register(module)
     _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
-    _libraries.extend(quantization.register())
+    _libraries.extend([complex_numbers.register(), *quantization.register()])
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module
