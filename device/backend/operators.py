@@ -47,6 +47,12 @@ def _placed_on_host() -> set[str]:
     return set() if text in ("", "none") else {name.strip() for name in text.split(",") if name.strip()}
 
 
+def runs_on_host(operator: str) -> bool:
+    """Whether `operator` ("aten::name") is one that the card lacks, or that PT_HPU_PLACE_ON_CPU sends to the host."""
+    name = operator.removeprefix("aten::").partition(".")[0]
+    return bool({name, name.rstrip("_")} & (host_only() | _placed_on_host()))
+
+
 def check_fallback(operator: str) -> None:
     """Whether `operator` ("aten::name"), which ends a graph, may run on the host if the card lacks it.
 

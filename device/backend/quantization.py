@@ -1,8 +1,8 @@
 """Operators of quantized programs as the card computes them, spelled out in ordinary operators.
 
 `quantized_decomposed` is the namespace of PyTorch's own quantization (`torch.ao.quantization`, PT2E). A number q stands
-for the value (q - zero point) x scale. Integers are rounded to the nearest even one before the zero point is added; 8-bit floats only
-once, by the conversion at the end. PyTorch's formulae know integers only.
+for the value (q - zero point) x scale. Integers are rounded to the nearest even one before the zero point is added;
+8-bit floats only once, by the conversion at the end. PyTorch's formulae know integers only.
 """
 
 from __future__ import annotations

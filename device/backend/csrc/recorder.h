@@ -51,6 +51,12 @@ struct OpInfo {
   size_t arguments = 0;
   Run run = Run::Record;
   bool random = false;
+  int chance = -1;  // position of the argument that says whether a random operator draws at all: a flag, a probability
+  bool draws(at::ArrayRef<c10::IValue> arguments) const {
+    if (!random || chance < 0) return random;
+    const auto& value = arguments[chance];
+    return value.isBool() ? value.toBool() : value.toDouble() > 0;
+  }
   bool takes_host_tensors = false;      // index operators accept CPU index tensors
   int generator = -1;                   // position of the generator argument
   std::vector<int> scalars;             // scalar arguments that are sent as tensors: their value is not in the key ...
