@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import hpu
-from . import quantization, torch_overwrites
+from . import quantization, step_closure, torch_overwrites
 from .quantization import (
     hpu_inference_initialize,
     hpu_inference_reset_env,
@@ -14,8 +14,8 @@ from .quantization import (
     hpu_set_inference_env,
     hpu_teardown_inference_env,
 )
-from .step import _mark_step_if_lazy as _mark_step_if_lazy
-from .step import add_step_closure, iter_mark_step, mark_step
+from .step_closure import _mark_step_if_lazy as _mark_step_if_lazy
+from .step_closure import add_step_closure, iter_mark_step, mark_step
 
 __all__ = [
     "add_step_closure",
@@ -31,5 +31,6 @@ __all__ = [
     "iter_mark_step",
     "mark_step",
     "quantization",
+    "step_closure",
     "torch_overwrites",
 ]
