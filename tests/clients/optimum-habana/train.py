@@ -11,7 +11,7 @@ from optimum.habana.transformers.modeling_utils import adapt_transformers_to_gau
 from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser, set_seed
 
 WORDS, LENGTH = 32, 16
-POSITIONS = 2**17  # a table that makes the model large enough to be seen in a log that is rounded to 0.01 GB
+TABLE = 2**15  # words that never come: the model is large enough to be seen in a log that is rounded to 0.01 GB
 
 
 class Counting(torch.utils.data.Dataset):
@@ -33,7 +33,7 @@ def main() -> None:
     adapt_transformers_to_gaudi()
     set_seed(0)
     config = GPT2Config(
-        vocab_size=WORDS, n_positions=POSITIONS, n_embd=64, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+        vocab_size=TABLE, n_positions=LENGTH, n_embd=128, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
     )
     gaudi_config = GaudiConfig(use_fused_adam=True, use_fused_clip_norm=True, use_torch_autocast=True)
     trainer = GaudiTrainer(

@@ -75,7 +75,7 @@ def main() -> None:
     model.save_pretrained("adapter")
     loaded = PeftModel.from_pretrained(base_model(), "adapter").to("hpu").eval()
     batch = torch.stack([Counting(4)[row]["input_ids"] for row in range(4)]).to("hpu")
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast("hpu", dtype=torch.bfloat16):
         difference = (loaded(input_ids=batch).logits - model.eval()(input_ids=batch).logits).abs().max().item()
     assert difference < 1e-4, f"the loaded adapter gives other values: {difference}"
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
