@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from .buckets import Admission, Buckets, dynamic_shapes
 from .compiler.compile import compile_graph, eager_program, place
+from .compiler.graph_def import write_if_wanted
 from .compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from .compiler.recipe import Recipe
 from .compiler.visualization import FOLDER, GraphDumps
@@ -93,6 +94,7 @@ class Recipes:
         if recipe is None:
             recipe = compile_graph(graph, self._spec)
             self._dumps.write(recipe, graph)
+            write_if_wanted(graph, recipe.name, self._is_lazy, compiled=True)
             if not in_bucket:
                 event = EventId.CACHE_MISS
                 cause = explain(graph, [entry.graph for entry in self.graphs])
@@ -153,6 +155,7 @@ class Recipes:
         recipe = place(eager_program(graph), self._spec, name, graph.signature)
         kernel = EagerKernel(recipe, graph, self._bridge.Executable(recording))
         recording.remember()
+        write_if_wanted(graph, name, self._is_lazy, compiled=False)
         self._learn(recipe, eager=True)
         self._timeline.compile(name, self._spec.compile.eager_s)
         self.kernels.put(recording.signature, kernel)

@@ -36,6 +36,11 @@ def _list(default: str, *variables: str) -> list[str]:
     return _read(configs_dir() / "autocast" / default)
 
 
+def lower_precision_operators() -> list[str]:
+    """Names of the operators that run in the lower type."""
+    return _list("lower_precision.txt", "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
+
+
 def _overloads() -> dict[str, list[str]]:
     """Overload names by operator, of those that the dispatcher knows."""
     known: dict[str, list[str]] = {}
@@ -53,7 +58,7 @@ def register(bridge: Any) -> None:
     Raises:
         ConfigurationError: a list names an operator that does not exist.
     """
-    lower = _list("lower_precision.txt", "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
+    lower = lower_precision_operators()
     float32 = _list("float32.txt", "PT_HPU_AUTOCAST_FP32_OPS_LIST", "FP32_LIST")
     promote = _list("promote.txt")
     policies: dict[str, str] = {}

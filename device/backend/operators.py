@@ -11,8 +11,17 @@ import torch
 from ..description import configs_dir
 from ..errors import ConfigurationError, HpuError
 
-# `mode.values` refuses devices outside PyTorch; the two losses, taken apart, resize their scalar result and warn.
-ALSO_WHOLE = ["aten::mode.values", "aten::mse_loss", "aten::smooth_l1_loss"]
+# What a composite kernel would do otherwise: refuse devices outside PyTorch (`mode.values`), resize a scalar result and
+# warn (the losses), refuse indices of 32 bits (`index_copy`, `nll_loss`).
+ALSO_WHOLE = [
+    "aten::index_copy",
+    "aten::index_copy_",
+    "aten::mode.values",
+    "aten::mse_loss",
+    "aten::nll_loss_backward",
+    "aten::nll_loss_forward",
+    "aten::smooth_l1_loss",
+]
 
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
@@ -45,6 +54,12 @@ def _place_on_cpu() -> str:
 def _placed_on_host() -> set[str]:
     text = _place_on_cpu()
     return set() if text in ("", "none") else {name.strip() for name in text.split(",") if name.strip()}
+
+
+def runs_on_host(operator: str) -> bool:
+    """Whether `operator` ("aten::name") is one that the card lacks, or that PT_HPU_PLACE_ON_CPU sends to the host."""
+    name = operator.removeprefix("aten::").partition(".")[0]
+    return bool({name, name.rstrip("_")} & (host_only() | _placed_on_host()))
 
 
 def check_fallback(operator: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .. import modules
+from .. import event_log, modules, strict
 from ..card import Card, acquire, current_card
 from ..environment import Settings, read_settings
 from ..errors import ConfigurationError
@@ -24,14 +24,16 @@ from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..report_file import ReportThread, report_folder
 from ..spec import chosen_card
-from . import autocast, fused_cells, native, operators, set_data, sync_batch_norm
+from ..startup import announce, refuse_unknown_variables
+from . import autocast, fused_cells, hpu_ops, native, operators, quantization, set_data, sync_batch_norm
+from .overflow import OverflowCheck
 from .untraced import untraced
 
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
 _reports: ReportThread | None = None
-_libraries: list[torch.library.Library] = []  # registrations last as long as these
+_libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations last as long as these
 
 
 def settings() -> Settings:
@@ -39,6 +41,7 @@ def settings() -> Settings:
     global _settings
     if _settings is None:
         _settings = read_settings()
+        strict.follow_environment()
     return _settings
 
 
@@ -73,11 +76,12 @@ def _load(path: Path) -> None:
     module.set_numerics(settings().numerics)
     if not settings().lazy:
         module.notify_after(1)
-    elif settings().max_ops < 2**31:
-        module.notify_after(settings().max_ops)
     operators.register(module)
     autocast.register(module)
-    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
+    if strict.enabled():
+        OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
+    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
+    _libraries.extend(quantization.register())
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module
@@ -98,10 +102,12 @@ def _make_card() -> Card:
     spec = chosen_card()
     if device_count() == 0:
         raise ConfigurationError("no card is visible (HABANA_VISIBLE_DEVICES=none); name one, or use 'all'")
+    refuse_unknown_variables()
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
     native_bridge.set_initialized()
+    event_log.start()
     return Card(spec, settings(), native_bridge, read_limits(spec))
 
 
@@ -112,6 +118,7 @@ def card() -> Card:
     if found is None:
         folder = report_folder()  # as of now: the script may change its environment and its working folder
         found = acquire(_make_card)
+        announce()
         Presence(found.spec, found.module, found.figures).start()
         if folder is not None:
             _reports = ReportThread(found, folder)

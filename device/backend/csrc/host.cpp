@@ -85,7 +85,7 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (info.random) {
+    if (info.draws(arguments)) {
       std::optional<at::Generator> generator;
       if (info.generator >= 0 && arguments[info.generator].isGenerator())
         generator = arguments[info.generator].toGenerator();

@@ -1,8 +1,8 @@
 """A convolutional network learns where a bright square lies, under any launcher: ranks come from the environment.
 
-It does what public training scripts for Gaudi do: `initialize_distributed_hpu`, `hccl`, DDP with bucket views,
-autocast, a mark_step after the backward pass and one after the optimizer, a metric reduced over the ranks, and a checkpoint that
-every rank reads back.
+What public scripts for Gaudi do at their start is all here: `initialize_distributed_hpu`, `hccl`, DDP with bucket
+views, autocast, a mark_step after the backward pass and one after the optimizer, a metric reduced over the ranks, and a
+checkpoint that every rank reads back.
 """
 
 from __future__ import annotations
