@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .bucket_policies import Policies, read_policies
@@ -15,27 +16,29 @@ NO_LIMIT = 2**63 - 1
 LRU_LAZY, LRU_EAGER = 30000, 100000
 
 
-def flag(name: str, default: bool) -> bool:
+def flag(name: str, default: bool, environ: Mapping[str, str] | None = None) -> bool:
     """A boolean variable: 1/true/yes/on and 0/false/no/off in any case; unset or empty is the default."""
-    text = os.environ.get(name, "").strip().lower()
+    given = (os.environ if environ is None else environ).get(name, "")
+    text = given.strip().lower()
     if not text:
         return default
     if text in ("1", "true", "yes", "on"):
         return True
     if text in ("0", "false", "no", "off"):
         return False
-    raise ConfigurationError(f"{name}={os.environ[name]!r} is not a boolean; use 1 or 0")
+    raise ConfigurationError(f"{name}={given!r} is not a boolean; use 1 or 0")
 
 
-def number(name: str, default: int) -> int:
+def number(name: str, default: int, environ: Mapping[str, str] | None = None) -> int:
     """An integer variable; unset or empty is the default."""
-    text = os.environ.get(name, "").strip()
+    given = (os.environ if environ is None else environ).get(name, "")
+    text = given.strip()
     if not text:
         return default
     try:
         return int(text)
     except ValueError as error:
-        raise ConfigurationError(f"{name}={os.environ[name]!r} is not a whole number") from error
+        raise ConfigurationError(f"{name}={given!r} is not a whole number") from error
 
 
 def limit(name: str, default: int) -> int:
@@ -55,12 +58,33 @@ def software_version() -> str:
     return version
 
 
+def software_release() -> tuple[int, ...]:
+    """Major and minor number of the emulated release."""
+    return tuple(int(part) for part in software_version().split(".")[:2])
+
+
+def lazy_mode() -> int:
+    """PT_HPU_LAZY_MODE as the environment has it now; its default is the release's.
+
+    Raises:
+        ConfigurationError: no mode.
+    """
+    mode = number("PT_HPU_LAZY_MODE", 0 if software_release() >= FIRST_EAGER_SOFTWARE else 1)
+    if mode not in (0, 1, 2, 3):
+        raise ConfigurationError(
+            f"PT_HPU_LAZY_MODE={mode} is not a mode; use 1 (lazy), 0 (eager), 2 (lazy, one by one) or 3 (lazy, graphs "
+            "of random length, for tests)"
+        )
+    return mode
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the environment asked for at import."""
 
     software: str
     lazy: bool
+    lazy_mode: int
     max_ops: int
     lru_capacity: int
     numerics: bool
@@ -87,12 +111,7 @@ def read_settings() -> Settings:
         ConfigurationError: a value that cannot be used; it is named.
     """
     software = software_version()
-    eager_default = tuple(int(part) for part in software.split(".")[:2]) >= FIRST_EAGER_SOFTWARE
-    mode = number("PT_HPU_LAZY_MODE", 0 if eager_default else 1)
-    if mode not in (0, 1, 2):
-        raise ConfigurationError(
-            f"PT_HPU_LAZY_MODE={mode} is not a mode; use 1 (lazy), 0 (eager) or 2 (lazy, one by one)"
-        )
+    mode = lazy_mode()
     numerics = os.environ.get("HPUCLUSTER_NUMERICS", "on") or "on"
     if numerics not in ("on", "off"):
         raise ConfigurationError(f"HPUCLUSTER_NUMERICS={numerics!r}; use on or off")
@@ -104,6 +123,7 @@ def read_settings() -> Settings:
     return Settings(
         software=software,
         lazy=lazy,
+        lazy_mode=mode,
         max_ops=1 if mode == 2 else limit("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
         lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
         numerics=numerics == "on",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from .buckets import Admission, Buckets, dynamic_shapes
 from .compiler.compile import compile_graph, eager_program, place
+from .compiler.graph_def import write_if_wanted
 from .compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from .compiler.recipe import Recipe
 from .compiler.visualization import FOLDER, GraphDumps
@@ -23,6 +25,18 @@ from .recipe_store import open_store
 from .run_log import RunLog
 from .spec import CardSpec
 from .timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a graph comes from if not from lazy mode.
+
+    `name`: what compiled it. `dynamic`: whether its recipe is for a range of shapes; None: as `enable_dynamic_shape` says.
+    """
+
+    name: str
+    dynamic: bool | None = None
+
 
 DATA_DEPENDENT = "result's shape depends on data"
 REFINED = "tighter recipe of a dynamic bucket"
@@ -43,7 +57,7 @@ class Recipes:
         self._timeline = timeline
         self._journal = journal
         self._log = log
-        self._buckets = Buckets(settings.bucket_policies)
+        self.buckets = Buckets(settings.bucket_policies)
         self._dumps = GraphDumps(Path(FOLDER) if settings.graph_dumps else None)
         self._by_name: WeakValueDictionary[str, Recipe] = WeakValueDictionary()  # those that a cache or a capture holds
         self._lines: dict[str, str] = {}
@@ -64,24 +78,30 @@ class Recipes:
 
     # -- graphs ---------------------------------------------------------------------------------------------------
 
-    def of_graph(self, recording: Any) -> tuple[LoadedRecipe, EventId]:
+    def has_graph(self, signature: str) -> bool:
+        """Whether the recipe of that graph is in memory."""
+        return signature in self.graphs
+
+    def of_graph(self, recording: Any, origin: Origin | None = None) -> tuple[LoadedRecipe, EventId]:
         """The recipe that runs a recorded graph, and whether it was there (CACHE_HIT) or had to be compiled."""
         signature = recording.signature
         loaded = self.graphs.get(signature)
         if loaded is not None:
             return loaded, EventId.CACHE_HIT
         graph = graph_of(recording, self._lines)
-        admission = self._buckets.admit(graph) if dynamic_shapes.on else None
+        is_dynamic = dynamic_shapes.on if origin is None or origin.dynamic is None else origin.dynamic
+        admission = self.buckets.admit(graph) if is_dynamic else None
         in_bucket = admission is not None and not admission.compile
         recipe = None if in_bucket or self.store is None else self.store.get(signature)
         event = EventId.CACHE_HIT
         if recipe is None:
             recipe = compile_graph(graph, self._spec)
             self._dumps.write(recipe, graph)
+            write_if_wanted(graph, recipe.name, self._is_lazy, compiled=True)
             if not in_bucket:
                 event = EventId.CACHE_MISS
                 cause = explain(graph, [entry.graph for entry in self.graphs])
-                self._compiled(recipe, cause, len(graph.nodes))
+                self._compiled(recipe, cause if origin is None else cause.seen_by(origin.name), len(graph.nodes))
         self._learn(recipe)
         loaded = LoadedRecipe(recipe, graph, self._bridge.Executable(recording), admission)
         recording.remember()
@@ -90,7 +110,7 @@ class Recipes:
 
     def ran(self, loaded: LoadedRecipe, admission: Admission) -> None:
         """A graph has run in its bucket; a tighter recipe that this sets off is compiled while the host goes on."""
-        if self._buckets.ran(admission) is not None:
+        if self.buckets.ran(admission) is not None:
             graph = loaded.graph
             cause = Cause(REFINED, "", graph.nodes[0].where)
             self._note(f"{loaded.recipe.name}_refined", loaded.recipe.compile_seconds, cause, len(graph.nodes))
@@ -138,6 +158,7 @@ class Recipes:
         recipe = place(eager_program(graph), self._spec, name, graph.signature)
         kernel = EagerKernel(recipe, graph, self._bridge.Executable(recording))
         recording.remember()
+        write_if_wanted(graph, name, self._is_lazy, compiled=False)
         self._learn(recipe, eager=True)
         self._timeline.compile(name, self._spec.compile.eager_s)
         self.kernels.put(recording.signature, kernel)

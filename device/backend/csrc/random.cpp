@@ -38,6 +38,11 @@ at::Generator& default_generator() {
 
 int64_t draw_seed(const std::optional<at::Generator>& generator) {
   const at::Generator& source = generator.has_value() ? *generator : default_generator();
+  if (source.device().is_cpu()) {  // the bridge's own generator is the CPU's, and it takes both
+    auto* cpu = at::check_generator<at::CPUGeneratorImpl>(source);
+    std::lock_guard<std::mutex> lock(cpu->mutex_);
+    return static_cast<int64_t>(cpu->random64() >> 1);
+  }
   TORCH_CHECK(source.device().type() == kHpu, "Expected a 'hpu' device type for generator but found '",
               source.device(), "'; make it with torch.Generator(device=\"hpu\")");
   auto* implementation = static_cast<HpuGenerator*>(source.unsafeGetGeneratorImpl());
@@ -50,7 +55,7 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed) {
     thread_local at::Generator generator = at::detail::createCPUGenerator();
     generator.set_current_seed(static_cast<uint64_t>(seed));
     stack[stack.size() - info.arguments + info.generator] = generator;
-    info.handle.callBoxed(stack);
+    call_kernel(info, stack);
     return;
   }
   // The operator can only draw from the CPU's default generator: lend it our seed and put the state back.
@@ -62,7 +67,7 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed) {
     const at::Tensor& state;
     ~Restore() { generator.set_state(state); }
   } restore{generator, state};
-  info.handle.callBoxed(stack);
+  call_kernel(info, stack);
 }
 
 }  // namespace hpu

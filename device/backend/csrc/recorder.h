@@ -51,6 +51,12 @@ struct OpInfo {
   size_t arguments = 0;
   Run run = Run::Record;
   bool random = false;
+  int chance = -1;  // position of the argument that says whether a random operator draws at all: a flag, a probability
+  bool draws(at::ArrayRef<c10::IValue> arguments) const {
+    if (!random || chance < 0) return random;
+    const auto& value = arguments[chance];
+    return value.isBool() ? value.toBool() : value.toDouble() > 0;
+  }
   bool takes_host_tensors = false;      // index operators accept CPU index tensors
   int generator = -1;                   // position of the generator argument
   std::vector<int> scalars;             // scalar arguments that are sent as tensors: their value is not in the key ...
@@ -132,7 +138,8 @@ struct Recording {
 
 // Everything here is called with the GIL held: it is the lock of the recorder.
 Recording& current();
-std::shared_ptr<Recording> take();  // ends the current graph: liveness and signature are settled
+std::shared_ptr<Recording> take();  // ends the current graph
+void end(Recording& recording);     // liveness and signature are settled, and its place in the order of execution
 bool pending(const c10::StorageImpl& storage);
 uint64_t tickets();                 // recordings ended so far that must run
 void remember(const Recording& recording);  // its prefixes are known from now on: no source lines are looked up
@@ -157,6 +164,9 @@ std::shared_ptr<const ResultShapes> predict(OpInfo& info, const Hash& key, const
 // random.cpp
 int64_t draw_seed(const std::optional<at::Generator>& generator);
 void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
+
+// widen.cpp: calls the operator, on wider types where PyTorch has no kernel for those of the arguments
+void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
 
 // executable.cpp
 void settle();  // waits, without the GIL, until every graph that ended has run

@@ -127,8 +127,9 @@ def is_bf16_supported() -> bool:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Types for `torch.autocast("hpu")`."""
-    return [torch.bfloat16, torch.float16, torch.float32]
+    """Types for `torch.autocast("hpu")`; the first Gaudi has no float16."""
+    refused = chosen_card().dtypes.refused
+    return [dtype for dtype in (torch.bfloat16, torch.float16) if str(dtype).removeprefix("torch.") not in refused]
 
 
 def set_device(device: DeviceLike) -> None:
@@ -145,6 +146,12 @@ def synchronize(device: DeviceLike = None) -> None:
     card = current_card()
     if card is not None:
         card.flush_and_wait("synchronize")
+
+
+def utilization(device: DeviceLike = None) -> int:
+    """Percent of the modelled time so far in which the card computed."""
+    _get_device_index(device)
+    return round(100 * runtime.card().figures()["utilization"])
 
 
 class device:

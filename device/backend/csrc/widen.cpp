@@ -1,0 +1,149 @@
+// Arguments that the card computes with and a CPU kernel refuses. Types: 8-bit floats in most operators, half precision in
+// some, 32-bit indices in a few. Such an operator runs on wider types: floats in float32 with results that are rounded
+// once, which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64. Memory: the
+// card reads all operands before it writes, so an operator may write to what it reads; here it reads a copy.
+#include "arguments.h"
+#include "recorder.h"
+
+namespace hpu {
+namespace {
+
+bool is_small_float(c10::ScalarType dtype) {
+  return c10::isFloat8Type(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
+}
+
+bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
+
+struct Widening {
+  bool floats = false;
+  bool indices = false;
+  bool copies = false;
+};
+
+// What of the arguments could be changed.
+Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
+  Widening found;
+  found.copies = !info.written.empty();
+  const auto arguments = torch::jit::last(stack, info.arguments);
+  for (size_t i = 0; i < info.arguments; ++i) {
+    const auto look = [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      if (is_small_float(tensor.scalar_type())) found.floats = true;
+      else if (tensor.scalar_type() == at::kInt && is_index(info.handle.schema().arguments()[i].name()))
+        found.indices = true;
+    };
+    if (arguments[i].isTensor()) look(arguments[i].toTensor());
+    if (arguments[i].isTensorList())
+      for (const auto& tensor : arguments[i].toTensorVector()) look(tensor);
+  }
+  return found;
+}
+
+// What a kernel that refused should be given: these are the ways in which PyTorch says why.
+Widening asked_for(const std::string& message) {
+  const auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
+  Widening asked;
+  asked.floats = says("not implemented for '") || says("Unsupported datatype");
+  asked.indices = says("xpected a long tensor for index") || says("xpected dtype int64 for index") ||
+                  says("expected target dtype to be Long") || says("expected scalar type Long but found Int") ||
+                  says("should be type int64 but got: Int");
+  asked.copies = says("the input tensor and the written-to tensor refer to a single memory location");
+  return asked;
+}
+
+struct Widened {
+  torch::jit::Stack stack;
+  std::optional<c10::ScalarType> type;  // of results that come in float32; of several small types the first
+};
+
+Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Widening& widening) {
+  Widened wide;
+  const auto& schema = info.handle.schema();
+  std::optional<c10::ScalarType> named;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& value = arguments[i];
+    const auto& name = schema.arguments()[i].name();
+    if (value.isGenerator() || value.isDevice()) {
+      wide.stack.push_back(value);
+    } else if (widening.floats && value.isInt() && name == "dtype") {
+      named = static_cast<c10::ScalarType>(value.toInt());
+      wide.stack.emplace_back(static_cast<int64_t>(is_small_float(*named) ? at::kFloat : *named));
+    } else {
+      wide.stack.push_back(map_argument(value, c10::Device(c10::kCPU), [&](const at::Tensor& tensor) {
+        if (!tensor.defined()) return tensor;
+        const auto dtype = tensor.scalar_type();
+        if (widening.indices && dtype == at::kInt && is_index(name)) return tensor.to(at::kLong);
+        const bool copy = widening.copies && !contains(info.written, i);
+        if (!widening.floats || !is_small_float(dtype)) return copy ? tensor.clone() : tensor;
+        if (!wide.type) wide.type = dtype;
+        return tensor.to(at::kFloat);
+      }));
+    }
+  }
+  if (named) wide.type = named;
+  return wide;
+}
+
+void write_back(const c10::IValue& wide, const c10::IValue& argument) {
+  const auto write = [](const at::Tensor& from, const at::Tensor& to) {
+    if (!from.defined() || from.is_same(to)) return;
+    if (from.sizes() != to.sizes()) to.resize_(from.sizes());
+    to.copy_(from);
+  };
+  if (argument.isTensor()) {
+    write(wide.toTensor(), argument.toTensor());
+  } else if (argument.isTensorList()) {
+    const auto from = wide.toTensorVector(), to = argument.toTensorVector();
+    for (size_t i = 0; i < to.size(); ++i) write(from[i], to[i]);
+  }
+}
+
+}  // namespace
+
+void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
+  const Widening can = possible(info, stack);
+  if (!can.floats && !can.indices && !can.copies) {
+    info.handle.callBoxed(stack);
+    return;
+  }
+  const torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(info.arguments), stack.end());
+  Widening widening;
+  const auto refused = [&](const c10::Error& error) {
+    const Widening asked = asked_for(error.what_without_backtrace());
+    const bool floats = asked.floats && can.floats && !widening.floats;
+    const bool indices = asked.indices && can.indices && !widening.indices;
+    const bool copies = asked.copies && can.copies && !widening.copies;
+    widening.floats |= floats;
+    widening.indices |= indices;
+    widening.copies |= copies;
+    return !floats && !indices && !copies;
+  };
+  try {
+    info.handle.callBoxed(stack);
+    return;
+  } catch (const c10::Error& error) {
+    if (refused(error)) throw;
+  }
+  Widened wide;
+  torch::jit::Stack results;
+  for (bool done = false; !done;) {
+    wide = widen(info, arguments, widening);
+    results = wide.stack;
+    try {
+      info.handle.callBoxed(results);
+      done = true;
+    } catch (const c10::Error& error) {
+      if (refused(error)) throw;
+    }
+  }
+  for (int position : info.written) write_back(wide.stack[position], arguments[position]);
+  const auto narrow = [&](const at::Tensor& tensor) {
+    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(*wide.type) : tensor;
+  };
+  stack.clear();
+  for (size_t r = 0; r < results.size(); ++r)
+    stack.push_back(info.returns[r] >= 0 ? arguments[info.returns[r]]
+                                         : map_argument(results[r], c10::Device(c10::kCPU), narrow));
+}
+
+}  // namespace hpu
