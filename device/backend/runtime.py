@@ -124,6 +124,7 @@ def _make_card() -> Card:
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
     native_bridge.set_narrowing(integers=not _int64_support(spec), check=settings().range_check)
+    native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     event_log.start()
     return Card(spec, settings(), native_bridge, read_limits(spec))
