@@ -89,7 +89,6 @@ class Settings:
     lru_capacity: int
     numerics: bool
     cache_metrics: bool
-    recipe_details: bool
     launch_thread: bool
     host_time: str
     recipe_store: StoreSettings | None
@@ -126,7 +125,6 @@ def read_settings() -> Settings:
         lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
         numerics=numerics == "on",
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
-        recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),
         launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
         host_time=host_time,
         recipe_store=read_store_settings(os.environ),
