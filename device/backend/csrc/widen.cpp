@@ -12,6 +12,13 @@ bool is_small_float(c10::ScalarType dtype) {
   return c10::isFloat8Type(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
 }
 
+// Operators that the card computes for integers, in float32 cut off to the integer below in magnitude.
+bool takes_integers(const OpInfo& info) {
+  const auto& name = info.handle.schema().name();
+  return name == "aten::lerp" || name == "aten::lerp_" || name == "aten::trunc" || name == "aten::trunc_" ||
+         name == "aten::uniform_";
+}
+
 bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
 
 struct Widening {
@@ -29,6 +36,7 @@ Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
     const auto look = [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
       if (is_small_float(tensor.scalar_type())) found.floats = true;
+      else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) && takes_integers(info)) found.floats = true;
       else if (tensor.scalar_type() == at::kInt && is_index(info.handle.schema().arguments()[i].name()))
         found.indices = true;
     };
@@ -69,6 +77,7 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
   Widened wide;
   const auto& schema = info.handle.schema();
   std::optional<c10::ScalarType> named;
+  const bool integers = takes_integers(info);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& value = arguments[i];
     const auto& name = schema.arguments()[i].name();
@@ -83,7 +92,8 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
         const auto dtype = tensor.scalar_type();
         if (widening.indices && dtype == at::kInt && is_index(name)) return tensor.to(at::kLong);
         const bool copy = widening.copies && !contains(info.written, i);
-        if (!widening.floats || !is_small_float(dtype)) return copy ? tensor.clone() : tensor;
+        const bool small = is_small_float(dtype) || (integers && c10::isIntegralType(dtype, /*includeBool=*/true));
+        if (!widening.floats || !small) return copy ? tensor.clone() : tensor;
         if (!wide.type) wide.type = dtype;
         return tensor.to(at::kFloat);
       }));
