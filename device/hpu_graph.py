@@ -55,6 +55,7 @@ class HPUGraph:
         card = runtime.card()
         inputs = LentInputs()
         card.capture_begin(dry_run)
+        _capturing = None  # one that was given up may have had an object here before
         self.reset()
         self._inputs = inputs
         self._random_state = runtime.bridge().default_generator().get_state() if dry_run else None

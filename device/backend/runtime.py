@@ -25,7 +25,17 @@ from ..presence import Presence
 from ..report_file import ReportThread, report_folder
 from ..spec import chosen_card
 from ..startup import announce, refuse_unknown_variables
-from . import autocast, fused_cells, hpu_ops, native, operators, quantization, set_data, sync_batch_norm
+from . import (
+    autocast,
+    complex_numbers,
+    fused_cells,
+    hpu_ops,
+    native,
+    operators,
+    quantization,
+    set_data,
+    sync_batch_norm,
+)
 from .overflow import OverflowCheck
 from .untraced import untraced
 
@@ -81,7 +91,7 @@ def _load(path: Path) -> None:
     if strict.enabled():
         OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
     _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
-    _libraries.extend(quantization.register())
+    _libraries.extend([complex_numbers.register(), *quantization.register()])
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module

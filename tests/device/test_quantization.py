@@ -1,4 +1,4 @@
-"""Quantized programs: a value x stands for (x - zero point) x scale, in integers or in 8-bit floats."""
+"""Quantized programs: a number q stands for (q - zero point) x scale, in integers or in 8-bit floats."""
 
 from __future__ import annotations
 

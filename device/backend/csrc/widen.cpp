@@ -1,6 +1,7 @@
-// Types that the card computes with and a CPU kernel does not: 8-bit floats in most operators, half precision in some,
-// 32-bit indices in a few. Such an operator runs on wider types: floats in float32 with results that are rounded once,
-// which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64.
+// Arguments that the card computes with and a CPU kernel refuses. Types: 8-bit floats in most operators, half precision in
+// some, 32-bit indices in a few. Such an operator runs on wider types: floats in float32 with results that are rounded
+// once, which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64. Memory: the
+// card reads all operands before it writes, so an operator may write to what it reads; here it reads a copy.
 #include "arguments.h"
 #include "recorder.h"
 
@@ -16,11 +17,13 @@ bool is_index(const std::string& name) { return name == "index" || name == "indi
 struct Widening {
   bool floats = false;
   bool indices = false;
+  bool copies = false;
 };
 
-// What of the arguments could be wider.
+// What of the arguments could be changed.
 Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
   Widening found;
+  found.copies = !info.written.empty();
   const auto arguments = torch::jit::last(stack, info.arguments);
   for (size_t i = 0; i < info.arguments; ++i) {
     const auto look = [&](const at::Tensor& tensor) {
@@ -36,7 +39,7 @@ Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
   return found;
 }
 
-// What a kernel that refused should be given: these are the ways in which PyTorch says that it does not have a type.
+// What a kernel that refused should be given: these are the ways in which PyTorch says why.
 Widening asked_for(const std::string& message) {
   const auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
   Widening asked;
@@ -44,6 +47,7 @@ Widening asked_for(const std::string& message) {
   asked.indices = says("xpected a long tensor for index") || says("xpected dtype int64 for index") ||
                   says("expected target dtype to be Long") || says("expected scalar type Long but found Int") ||
                   says("should be type int64 but got: Int");
+  asked.copies = says("the input tensor and the written-to tensor refer to a single memory location");
   return asked;
 }
 
@@ -69,7 +73,8 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
         if (!tensor.defined()) return tensor;
         const auto dtype = tensor.scalar_type();
         if (widening.indices && dtype == at::kInt && is_index(name)) return tensor.to(at::kLong);
-        if (!widening.floats || !is_small_float(dtype)) return tensor;
+        const bool copy = widening.copies && !contains(info.written, i);
+        if (!widening.floats || !is_small_float(dtype)) return copy ? tensor.clone() : tensor;
         if (!wide.type) wide.type = dtype;
         return tensor.to(at::kFloat);
       }));
@@ -97,7 +102,7 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
 
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   const Widening can = possible(info, stack);
-  if (!can.floats && !can.indices) {
+  if (!can.floats && !can.indices && !can.copies) {
     info.handle.callBoxed(stack);
     return;
   }
@@ -107,9 +112,11 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
     const Widening asked = asked_for(error.what_without_backtrace());
     const bool floats = asked.floats && can.floats && !widening.floats;
     const bool indices = asked.indices && can.indices && !widening.indices;
+    const bool copies = asked.copies && can.copies && !widening.copies;
     widening.floats |= floats;
     widening.indices |= indices;
-    return !floats && !indices;
+    widening.copies |= copies;
+    return !floats && !indices && !copies;
   };
   try {
     info.handle.callBoxed(stack);

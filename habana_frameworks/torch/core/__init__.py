@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from .. import hpu
-from . import quantization, step_closure, torch_overwrites
+from . import (
+    hccl,
+    observer,
+    quantization,
+    quantize_pt2e,
+    quantizer,
+    step_closure,
+    torch_overwrites,
+    weight_sharing,
+)
 from .quantization import (
     hpu_inference_initialize,
     hpu_inference_reset_env,
@@ -17,8 +26,11 @@ from .quantization import (
 from .step_closure import _mark_step_if_lazy as _mark_step_if_lazy
 from .step_closure import add_step_closure, iter_mark_step, mark_step
 
+torch_overwrites.overwrite_torch_functions()
+
 __all__ = [
     "add_step_closure",
+    "hccl",
     "hpu",
     "hpu_inference_initialize",
     "hpu_inference_reset_env",
@@ -30,7 +42,11 @@ __all__ = [
     "hpu_teardown_inference_env",
     "iter_mark_step",
     "mark_step",
+    "observer",
     "quantization",
+    "quantize_pt2e",
+    "quantizer",
     "step_closure",
     "torch_overwrites",
+    "weight_sharing",
 ]

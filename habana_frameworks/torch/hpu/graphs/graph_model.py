@@ -95,7 +95,7 @@ class GraphModel(nn.Module):
         self._replay = capture_callable(
             self,
             static,
-            name,
+            self.model,
             f"call {name}.clear_cache(), and it is captured anew",
             self.allow_unused_input,
             self.asynchronous,

@@ -10,7 +10,7 @@ from torch import nn
 
 from device.backend import runtime
 from device.errors import HpuError
-from device.hpu_graph import HPUGraph, graph
+from device.hpu_graph import HPUGraph
 from device.streams import StreamContext, default_stream
 
 from .graphed_function import Captured, Optionals, Tensors, graphed_function
@@ -71,16 +71,16 @@ def make_graphed_callables(
 
 
 def capture_callable(
-    function: nn.Module | Callable[..., Any],
+    function: Callable[..., Any],
     args: Tensors,
-    name: str,
+    module: nn.Module,
     remedy: str,
     allow_unused_input: bool = False,
     asynchronous: bool = False,
     disable_tensor_cache: bool = False,
 ) -> Callable[..., Any]:
-    """One callable as a function that replays; a module is not changed. `name` and `remedy` are for messages."""
-    forward = _Forward(function, args, disable_tensor_cache, name, remedy)
+    """`function`, which computes with `module`, as one that replays. `remedy`: for a graph that is stale."""
+    forward = _Forward(function, args, disable_tensor_cache, module, remedy)
     return graphed_function(forward.with_backward(allow_unused_input, asynchronous), forward.was_tensor)
 
 
@@ -124,6 +124,21 @@ def warm_up(functions: Sequence[Callable[..., Any]], all_args: Sequence[Tensors]
     runtime.card().flush_and_wait("synchronize")
 
 
+def _captured(work: Callable[[], Any], lent: Tensors) -> tuple[HPUGraph, Any]:
+    """`work` as a graph, without running it, and its result. `lent`: inputs that replays replace."""
+    graph = HPUGraph()
+    with StreamContext(default_stream()):
+        graph.capture_begin(dry_run=True)
+        try:
+            graph.mark_user_inputs(lent)
+            result = work()
+            graph.capture_end()
+        except BaseException:
+            graph.reset()
+            raise
+    return graph, result
+
+
 class _Forward:
     """A callable whose forward pass was captured."""
 
@@ -132,22 +147,20 @@ class _Forward:
         function: Callable[..., Any],
         args: Tensors,
         lends_inputs: bool,
-        name: str = "",
+        module: nn.Module | None = None,
         remedy: str = REMEDY,
     ) -> None:
-        self.name = name or name_of(function)
+        if module is None and isinstance(function, nn.Module):
+            module = function
+        self.name = name_of(function if module is None else module)
         self.args = args
         self.remedy = remedy
         self.lends_inputs = lends_inputs
-        named = list(function.named_parameters()) if isinstance(function, nn.Module) else []
+        named = [] if module is None else list(module.named_parameters())
         self.parameters: Tensors = tuple(parameter for _, parameter in named)
         self.labels = [f"argument {index}" for index in range(len(args))] + [f"parameter {name!r}" for name, _ in named]
-        self.state = ModuleState(function) if isinstance(function, nn.Module) else None
-        self.graph = HPUGraph()
-        with graph(self.graph, default_stream(), dry_run=True):
-            if lends_inputs:
-                self.graph.mark_user_inputs(args)
-            outputs = function(*args)
+        self.state = None if module is None else ModuleState(module)
+        self.graph, outputs = _captured(lambda: function(*args), args if lends_inputs else ())
         self.was_tensor = isinstance(outputs, torch.Tensor)
         self.outputs: Tensors = (outputs,) if isinstance(outputs, torch.Tensor) else outputs
         if not isinstance(self.outputs, tuple) or not all(isinstance(out, torch.Tensor) for out in self.outputs):
@@ -168,11 +181,10 @@ class _Forward:
         backward: HPUGraph | None = None
         found: Optionals = ()
         if results and wanted:
-            backward = HPUGraph()
-            with graph(backward, default_stream(), dry_run=True):
-                if self.lends_inputs:
-                    backward.mark_user_inputs((*given, *self.args))
-                found = torch.autograd.grad(results, wanted, given, only_inputs=True, allow_unused=True)
+            backward, found = _captured(
+                lambda: torch.autograd.grad(results, wanted, given, only_inputs=True, allow_unused=True),
+                (*given, *self.args) if self.lends_inputs else (),
+            )
         gradients = iter(found)
         grad_inputs: Optionals = tuple(next(gradients, None) if tensor.requires_grad else None for tensor in surface)
         unused = [
