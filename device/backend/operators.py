@@ -23,11 +23,28 @@ def _aten_names() -> tuple[str, ...]:
 
 
 def _whole_operators() -> list[str]:
-    """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices."""
+    """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices.
+
+    Structured operators, too, whose composite kernel makes the result and calls the form with `out`, but two kinds.
+    `index`, taken apart, ends the graph only for masks, whose result has a shape that depends on data; and operators of
+    the host are known by the name of that form.
+    """
     composite = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    structured = "CompositeExplicitAutogradNonFunctional"
+    apart = host_only() | {"index"}
     return [
-        name for name in _aten_names() if _has_kernel(name, "CPU") and any(_has_kernel(name, key) for key in composite)
+        name
+        for name in _aten_names()
+        if _has_kernel(name, "CPU")
+        and (
+            any(_has_kernel(name, key) for key in composite)
+            or (_has_kernel(name, structured) and _base(name) not in apart)
+        )
     ]
+
+
+def _base(name: str) -> str:
+    return name.removeprefix("aten::").partition(".")[0]
 
 
 @cache
@@ -45,6 +62,12 @@ def _place_on_cpu() -> str:
 def _placed_on_host() -> set[str]:
     text = _place_on_cpu()
     return set() if text in ("", "none") else {name.strip() for name in text.split(",") if name.strip()}
+
+
+def runs_on_host(operator: str) -> bool:
+    """Whether `operator` ("aten::name") is one that the card lacks, or that PT_HPU_PLACE_ON_CPU sends to the host."""
+    name = operator.removeprefix("aten::").partition(".")[0]
+    return bool({name, name.rstrip("_")} & (host_only() | _placed_on_host()))
 
 
 def check_fallback(operator: str) -> None:
@@ -67,7 +90,7 @@ def check_fallback(operator: str) -> None:
 
 def register(bridge: Any) -> None:
     """Tell the bridge about every operator that is not simply recorded."""
-    for name in _whole_operators() + ALSO_WHOLE:
+    for name in dict.fromkeys(_whole_operators() + ALSO_WHOLE):
         bridge.record_directly(name)
     placed = _placed_on_host()
     wanted = host_only() | placed
