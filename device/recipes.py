@@ -29,10 +29,14 @@ from .timeline import Timeline
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a graph comes from if not from lazy mode: what compiled it, and whether its shapes are symbols there."""
+    """Where a graph comes from if not from lazy mode.
+
+    `name`: what compiled it. `dynamic`: whether its recipe is for a range of shapes; None: as `enable_dynamic_shape`
+    says.
+    """
 
     name: str
-    dynamic: bool = False
+    dynamic: bool | None = None
 
 
 DATA_DEPENDENT = "result's shape depends on data"
@@ -86,7 +90,7 @@ class Recipes:
         if loaded is not None:
             return loaded, EventId.CACHE_HIT
         graph = graph_of(recording, self._lines)
-        is_dynamic = dynamic_shapes.on or (origin is not None and origin.dynamic)
+        is_dynamic = dynamic_shapes.on if origin is None or origin.dynamic is None else origin.dynamic
         admission = self.buckets.admit(graph) if is_dynamic else None
         in_bucket = admission is not None and not admission.compile
         recipe = None if in_bucket or self.store is None else self.store.get(signature)

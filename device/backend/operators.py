@@ -11,17 +11,8 @@ import torch
 from ..description import configs_dir
 from ..errors import ConfigurationError, HpuError
 
-# What a composite kernel would do otherwise: refuse devices outside PyTorch (`mode.values`), resize a scalar result and
-# warn (the losses), refuse indices of 32 bits (`index_copy`, `nll_loss`).
-ALSO_WHOLE = [
-    "aten::index_copy",
-    "aten::index_copy_",
-    "aten::mode.values",
-    "aten::mse_loss",
-    "aten::nll_loss_backward",
-    "aten::nll_loss_forward",
-    "aten::smooth_l1_loss",
-]
+# `mode.values` refuses devices outside PyTorch; the two losses, taken apart, resize their scalar result and warn.
+ALSO_WHOLE = ["aten::mode.values", "aten::mse_loss", "aten::smooth_l1_loss"]
 
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
@@ -32,11 +23,28 @@ def _aten_names() -> tuple[str, ...]:
 
 
 def _whole_operators() -> list[str]:
-    """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices."""
+    """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices.
+
+    Structured operators, too, whose composite kernel makes the result and calls the form with `out`, but two kinds.
+    `index`, taken apart, ends the graph only for masks, whose result has a shape that depends on data; and operators of
+    the host are known by the name of that form.
+    """
     composite = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    structured = "CompositeExplicitAutogradNonFunctional"
+    apart = host_only() | {"index"}
     return [
-        name for name in _aten_names() if _has_kernel(name, "CPU") and any(_has_kernel(name, key) for key in composite)
+        name
+        for name in _aten_names()
+        if _has_kernel(name, "CPU")
+        and (
+            any(_has_kernel(name, key) for key in composite)
+            or (_has_kernel(name, structured) and _base(name) not in apart)
+        )
     ]
+
+
+def _base(name: str) -> str:
+    return name.removeprefix("aten::").partition(".")[0]
 
 
 @cache
@@ -82,7 +90,7 @@ def check_fallback(operator: str) -> None:
 
 def register(bridge: Any) -> None:
     """Tell the bridge about every operator that is not simply recorded."""
-    for name in _whole_operators() + ALSO_WHOLE:
+    for name in dict.fromkeys(_whole_operators() + ALSO_WHOLE):
         bridge.record_directly(name)
     placed = _placed_on_host()
     wanted = host_only() | placed

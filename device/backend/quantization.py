@@ -1,8 +1,8 @@
 """Operators of quantized programs as the card computes them, spelled out in ordinary operators.
 
-`quantized_decomposed` is the namespace of PyTorch's own quantization (`torch.ao.quantization`, PT2E). A value x stands for
-(x - zero point) x scale. Integers are rounded to the nearest even one before the zero point is added; 8-bit floats only
-once, by the conversion at the end. PyTorch's formulae know integers only.
+`quantized_decomposed` is the namespace of PyTorch's own quantization (`torch.ao.quantization`, PT2E). A number q stands
+for the value (q - zero point) x scale. Integers are rounded to the nearest even one before the zero point is added;
+8-bit floats only once, by the conversion at the end. PyTorch's formulae know integers only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ EIGHT_BIT_FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def _between(values: Tensor, low: Number, high: Number) -> Tensor:
-    if isinstance(low, Tensor):
-        return torch.minimum(torch.maximum(values, low.to(values.dtype)), torch.as_tensor(high).to(values.dtype))
-    return values.clamp(low, high)
+    if isinstance(low, Tensor) and isinstance(high, Tensor):
+        return torch.clamp(values, low.to(values.dtype), high.to(values.dtype))
+    assert not isinstance(low, Tensor) and not isinstance(high, Tensor)
+    return torch.clamp(values, low, high)
 
 
 def _quantize(scaled: Tensor, zero_point: Number, low: Number, high: Number, dtype: torch.dtype) -> Tensor:
@@ -56,9 +57,9 @@ def _along(values: Tensor, axis: int, like: Tensor) -> Tensor:
 def quantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int, dtype: torch.dtype
 ) -> Tensor:
-    """A scale and a zero point for each index of dimension `axis`."""
-    scaled = input * _along(1.0 / scales, axis, input)
-    return _quantize(scaled, _along(zero_points, axis, input), quant_min, quant_max, dtype)
+    """A scale and a zero point for each index of dimension `axis`; all of it is computed in the input's type."""
+    scaled = input * _along(1.0 / scales.to(input.dtype), axis, input)
+    return _quantize(scaled, _along(zero_points.to(input.dtype), axis, input), quant_min, quant_max, dtype)
 
 
 def dequantize_per_channel(

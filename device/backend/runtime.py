@@ -22,17 +22,28 @@ from ..graph.location import locate
 from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
-from ..report_file import report_folder, write_report
-from ..spec import chosen_card
+from ..report_file import ReportThread, report_folder
+from ..spec import CardSpec, chosen_card
 from ..startup import announce, refuse_unknown_variables
-from . import autocast, fused_cells, hpu_ops, native, operators, quantization, set_data, sync_batch_norm
+from . import (
+    add_relu,
+    autocast,
+    complex_numbers,
+    fused_cells,
+    hpu_ops,
+    native,
+    operators,
+    quantization,
+    set_data,
+    sync_batch_norm,
+)
 from .overflow import OverflowCheck
 from .untraced import untraced
 
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
-_report_folder: Path | None = None
+_reports: ReportThread | None = None
 _libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations last as long as these
 
 
@@ -81,7 +92,7 @@ def _load(path: Path) -> None:
     if strict.enabled():
         OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
     _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
-    _libraries.extend(quantization.register())
+    _libraries.extend([add_relu.register(), complex_numbers.register(), *quantization.register()])
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module
@@ -98,6 +109,13 @@ def device_count() -> int:
     return len(modules.visible_modules())
 
 
+def _int64_support(spec: CardSpec) -> bool:
+    """Whether int64 keeps 64 bits: as PT_ENABLE_INT64_SUPPORT says; unset, in eager mode, but on the first Gaudi."""
+    if os.environ.get("PT_ENABLE_INT64_SUPPORT", "").strip():
+        return settings().int64_support
+    return settings().int64_support and spec.device_name != "GAUDI"
+
+
 def _make_card() -> Card:
     spec = chosen_card()
     if device_count() == 0:
@@ -106,6 +124,8 @@ def _make_card() -> Card:
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
+    native_bridge.set_narrowing(integers=not _int64_support(spec), check=settings().range_check)
+    native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     event_log.start()
     return Card(spec, settings(), native_bridge, read_limits(spec))
@@ -113,13 +133,16 @@ def _make_card() -> Card:
 
 def card() -> Card:
     """The card of this process; the first call acquires it."""
-    global _report_folder
+    global _reports
     found = current_card()
     if found is None:
-        _report_folder = report_folder()  # as of now: the script may change its environment and its working folder
+        folder = report_folder()  # as of now: the script may change its environment and its working folder
         found = acquire(_make_card)
         announce()
         Presence(found.spec, found.module, found.figures).start()
+        if folder is not None:
+            _reports = ReportThread(found, folder)
+            _reports.start()
     return found
 
 
@@ -143,11 +166,11 @@ def _at_exit() -> None:
         found.close()
     except Exception as error:
         print(f"hpu: the last graph could not run: {error}", file=sys.stderr)
-    if _report_folder is not None:
+    if _reports is not None:
         try:
-            write_report(found, _report_folder)
+            _reports.finish()
         except OSError as error:
-            print(f"hpu: the report cannot be written to {_report_folder}: {error.strerror}", file=sys.stderr)
+            print(f"hpu: the report cannot be written to {_reports.folder}: {error.strerror}", file=sys.stderr)
     dispatcher.publish(EventId.PROCESS_EXIT, {})
     # Engine threads of a backward pass in another thread may be waiting for the interpreter to drop their last objects.
     time.sleep(0.002)

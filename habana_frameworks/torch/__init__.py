@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from .. import _shield
+import os
+
+from .. import _shield, autoload
+
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes that compile for the CPU
+autoload.is_loaded = True
 
 with _shield.ours():
     from . import (
@@ -12,6 +17,7 @@ with _shield.ours():
         dynamo,
         hpex,
         hpu,
+        hw_utilization_metric,
         internal,
         low_overhead_profiler,
         profiler,
@@ -27,6 +33,7 @@ __all__ = [
     "dynamo",
     "hpex",
     "hpu",
+    "hw_utilization_metric",
     "internal",
     "low_overhead_profiler",
     "profiler",

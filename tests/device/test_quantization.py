@@ -1,4 +1,4 @@
-"""Quantized programs: a value x stands for (x - zero point) x scale, in integers or in 8-bit floats."""
+"""Quantized programs: a number q stands for (q - zero point) x scale, in integers or in 8-bit floats."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def test_a_scale_for_each_channel(dtype: torch.dtype) -> None:
     assert torch.equal(quantized.cpu().float(), expected.float())
     restored = operators.dequantize_per_channel(quantized, scales.to("hpu"), zeros.to("hpu"), 1, -20, 100, dtype)
     assert torch.equal(restored.cpu(), (expected.float() - zeros) * scales)
+
+
+def test_a_channel_is_scaled_in_the_type_of_the_input() -> None:
+    values, scales = VALUES.bfloat16(), torch.linspace(1, 1.7, 6)
+    quantized = operators.quantize_per_channel(
+        values.to("hpu"), scales.to("hpu"), torch.zeros(6).to("hpu"), 1, -100, 100, torch.int8
+    )
+    assert torch.equal(quantized.cpu(), (values * (1 / scales.bfloat16())).round().to(torch.int8))
 
 
 def test_the_scale_of_an_8_bit_product_multiplies() -> None:

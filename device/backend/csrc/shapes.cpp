@@ -119,6 +119,7 @@ std::shared_ptr<const ResultShapes> ask_meta(const OpInfo& info, const torch::ji
   std::vector<c10::IValue> outs;
   for (int position : info.outs) outs.push_back(meta[position]);
   try {
+    c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);  // of PyTorch: they have seen the operator on hpu
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     call_kernel(info, meta);

@@ -1,6 +1,7 @@
-// Types that the card computes with and a CPU kernel does not: 8-bit floats in most operators, half precision in some,
-// 32-bit indices in a few. Such an operator runs on wider types: floats in float32 with results that are rounded once,
-// which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64.
+// Arguments that the card computes with and a CPU kernel refuses. Types: 8-bit floats in most operators, half precision in
+// some, 32-bit indices in a few. Such an operator runs on wider types: floats in float32 with results that are rounded
+// once, which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64. Memory: the
+// card reads all operands before it writes, so an operator may write to what it reads; here it reads a copy.
 #include "arguments.h"
 #include "recorder.h"
 
@@ -11,21 +12,31 @@ bool is_small_float(c10::ScalarType dtype) {
   return c10::isFloat8Type(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
 }
 
+// Operators that the card computes for integers, in float32 cut off to the integer below in magnitude.
+bool takes_integers(const OpInfo& info) {
+  const auto& name = info.handle.schema().name();
+  return name == "aten::lerp" || name == "aten::lerp_" || name == "aten::trunc" || name == "aten::trunc_" ||
+         name == "aten::uniform_";
+}
+
 bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
 
 struct Widening {
   bool floats = false;
   bool indices = false;
+  bool copies = false;
 };
 
-// What of the arguments could be wider.
+// What of the arguments could be changed.
 Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
   Widening found;
+  found.copies = !info.written.empty();
   const auto arguments = torch::jit::last(stack, info.arguments);
   for (size_t i = 0; i < info.arguments; ++i) {
     const auto look = [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
       if (is_small_float(tensor.scalar_type())) found.floats = true;
+      else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) && takes_integers(info)) found.floats = true;
       else if (tensor.scalar_type() == at::kInt && is_index(info.handle.schema().arguments()[i].name()))
         found.indices = true;
     };
@@ -36,7 +47,7 @@ Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
   return found;
 }
 
-// What a kernel that refused should be given: these are the ways in which PyTorch says that it does not have a type.
+// What a kernel that refused should be given: these are the ways in which PyTorch says why.
 Widening asked_for(const std::string& message) {
   const auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
   Widening asked;
@@ -44,7 +55,17 @@ Widening asked_for(const std::string& message) {
   asked.indices = says("xpected a long tensor for index") || says("xpected dtype int64 for index") ||
                   says("expected target dtype to be Long") || says("expected scalar type Long but found Int") ||
                   says("should be type int64 but got: Int");
+  asked.copies = says("the input tensor and the written-to tensor refer to a single memory location");
   return asked;
+}
+
+double e4m3_largest = 448;
+
+// Rounding ends at the largest number of the format; how far e4m3 reaches depends on the generation.
+at::Tensor narrowed(const at::Tensor& tensor, c10::ScalarType type) {
+  if (!c10::isFloat8Type(type)) return tensor.to(type);
+  const double limit = type == at::kFloat8_e4m3fn ? e4m3_largest : 57344;
+  return tensor.clamp(-limit, limit).to(type);
 }
 
 struct Widened {
@@ -56,6 +77,7 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
   Widened wide;
   const auto& schema = info.handle.schema();
   std::optional<c10::ScalarType> named;
+  const bool integers = takes_integers(info);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& value = arguments[i];
     const auto& name = schema.arguments()[i].name();
@@ -69,7 +91,9 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
         if (!tensor.defined()) return tensor;
         const auto dtype = tensor.scalar_type();
         if (widening.indices && dtype == at::kInt && is_index(name)) return tensor.to(at::kLong);
-        if (!widening.floats || !is_small_float(dtype)) return tensor;
+        const bool copy = widening.copies && !contains(info.written, i);
+        const bool small = is_small_float(dtype) || (integers && c10::isIntegralType(dtype, /*includeBool=*/true));
+        if (!widening.floats || !small) return copy ? tensor.clone() : tensor;
         if (!wide.type) wide.type = dtype;
         return tensor.to(at::kFloat);
       }));
@@ -83,7 +107,7 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
   const auto write = [](const at::Tensor& from, const at::Tensor& to) {
     if (!from.defined() || from.is_same(to)) return;
     if (from.sizes() != to.sizes()) to.resize_(from.sizes());
-    to.copy_(from);
+    to.copy_(is_small_float(to.scalar_type()) ? narrowed(from, to.scalar_type()) : from);
   };
   if (argument.isTensor()) {
     write(wide.toTensor(), argument.toTensor());
@@ -95,9 +119,11 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
 
 }  // namespace
 
+void set_e4m3_largest(double limit) { e4m3_largest = limit; }
+
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   const Widening can = possible(info, stack);
-  if (!can.floats && !can.indices) {
+  if (!can.floats && !can.indices && !can.copies) {
     info.handle.callBoxed(stack);
     return;
   }
@@ -107,9 +133,11 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
     const Widening asked = asked_for(error.what_without_backtrace());
     const bool floats = asked.floats && can.floats && !widening.floats;
     const bool indices = asked.indices && can.indices && !widening.indices;
+    const bool copies = asked.copies && can.copies && !widening.copies;
     widening.floats |= floats;
     widening.indices |= indices;
-    return !floats && !indices;
+    widening.copies |= copies;
+    return !floats && !indices && !copies;
   };
   try {
     info.handle.callBoxed(stack);
@@ -131,7 +159,7 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   }
   for (int position : info.written) write_back(wide.stack[position], arguments[position]);
   const auto narrow = [&](const at::Tensor& tensor) {
-    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(*wide.type) : tensor;
+    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? narrowed(tensor, *wide.type) : tensor;
   };
   stack.clear();
   for (size_t r = 0; r < results.size(); ++r)

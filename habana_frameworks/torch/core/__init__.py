@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from .. import hpu
-from . import quantization, step_closure, torch_overwrites
+from ..utils.internal import is_lazy
+from . import (
+    hccl,
+    observer,
+    quantization,
+    quantize_pt2e,
+    quantizer,
+    step_closure,
+    torch_overwrites,
+    weight_sharing,
+)
 from .quantization import (
     hpu_inference_initialize,
     hpu_inference_reset_env,
@@ -17,8 +27,11 @@ from .quantization import (
 from .step_closure import _mark_step_if_lazy as _mark_step_if_lazy
 from .step_closure import add_step_closure, iter_mark_step, mark_step
 
+torch_overwrites.overwrite_torch_functions()
+
 __all__ = [
     "add_step_closure",
+    "hccl",
     "hpu",
     "hpu_inference_initialize",
     "hpu_inference_reset_env",
@@ -28,9 +41,14 @@ __all__ = [
     "hpu_set_env",
     "hpu_set_inference_env",
     "hpu_teardown_inference_env",
+    "is_lazy",
     "iter_mark_step",
     "mark_step",
+    "observer",
     "quantization",
+    "quantize_pt2e",
+    "quantizer",
     "step_closure",
     "torch_overwrites",
+    "weight_sharing",
 ]

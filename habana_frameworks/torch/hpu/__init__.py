@@ -143,7 +143,8 @@ from .tensor_types import (
     ShortTensor,
 )
 
-registration.register(sys.modules[__name__])
+hpu = sys.modules[__name__]  # programs say torch.hpu.hpu.memory_stats(), too
+registration.register(hpu)
 be_the_accelerators()
 
 
