@@ -91,7 +91,6 @@ class Settings:
     int64_support: bool
     range_check: bool
     cache_metrics: bool
-    recipe_details: bool
     launch_thread: bool
     host_time: str
     recipe_store: StoreSettings | None
@@ -130,7 +129,6 @@ def read_settings() -> Settings:
         int64_support=flag("PT_ENABLE_INT64_SUPPORT", not lazy),
         range_check=lazy and flag("PT_HPU_ENABLE_VALID_DATA_RANGE_CHECK", True),
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
-        recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),
         launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
         host_time=host_time,
         recipe_store=read_store_settings(os.environ),

@@ -211,6 +211,7 @@ PYBIND11_MODULE(_bridge, module) {
     return events;
   });
   module.def("set_narrowing", &set_narrowing, py::arg("integers"), py::arg("check"));
+  module.def("set_e4m3_largest", &set_e4m3_largest);
   module.def("refuse_dtype", [](const std::string& name) {
     if (name == "float16") refuse_dtype(c10::ScalarType::Half);
     else if (name == "float8_e4m3fn") refuse_dtype(c10::ScalarType::Float8_e4m3fn);

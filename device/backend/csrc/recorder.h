@@ -169,6 +169,7 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
 
 // widen.cpp: calls the operator, on wider types where PyTorch has no kernel for those of the arguments
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
+void set_e4m3_largest(double limit);  // what rounding to float8_e4m3fn ends at
 
 // executable.cpp
 void settle();  // waits, without the GIL, until every graph that ended has run
