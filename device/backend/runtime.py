@@ -23,7 +23,7 @@ from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..report_file import ReportThread, report_folder
-from ..spec import chosen_card
+from ..spec import CardSpec, chosen_card
 from ..startup import announce, refuse_unknown_variables
 from . import (
     add_relu,
@@ -109,6 +109,13 @@ def device_count() -> int:
     return len(modules.visible_modules())
 
 
+def _int64_support(spec: CardSpec) -> bool:
+    """Whether int64 keeps 64 bits: as PT_ENABLE_INT64_SUPPORT says; unset, in eager mode, but on the first Gaudi."""
+    if os.environ.get("PT_ENABLE_INT64_SUPPORT", "").strip():
+        return settings().int64_support
+    return settings().int64_support and spec.device_name != "GAUDI"
+
+
 def _make_card() -> Card:
     spec = chosen_card()
     if device_count() == 0:
@@ -117,6 +124,8 @@ def _make_card() -> Card:
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
+    native_bridge.set_narrowing(integers=not _int64_support(spec), check=settings().range_check)
+    native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     event_log.start()
     return Card(spec, settings(), native_bridge, read_limits(spec))

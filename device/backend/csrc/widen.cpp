@@ -59,6 +59,15 @@ Widening asked_for(const std::string& message) {
   return asked;
 }
 
+double e4m3_largest = 448;
+
+// Rounding ends at the largest number of the format; how far e4m3 reaches depends on the generation.
+at::Tensor narrowed(const at::Tensor& tensor, c10::ScalarType type) {
+  if (!c10::isFloat8Type(type)) return tensor.to(type);
+  const double limit = type == at::kFloat8_e4m3fn ? e4m3_largest : 57344;
+  return tensor.clamp(-limit, limit).to(type);
+}
+
 struct Widened {
   torch::jit::Stack stack;
   std::optional<c10::ScalarType> type;  // of results that come in float32; of several small types the first
@@ -98,7 +107,7 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
   const auto write = [](const at::Tensor& from, const at::Tensor& to) {
     if (!from.defined() || from.is_same(to)) return;
     if (from.sizes() != to.sizes()) to.resize_(from.sizes());
-    to.copy_(from);
+    to.copy_(is_small_float(to.scalar_type()) ? narrowed(from, to.scalar_type()) : from);
   };
   if (argument.isTensor()) {
     write(wide.toTensor(), argument.toTensor());
@@ -109,6 +118,8 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
 }
 
 }  // namespace
+
+void set_e4m3_largest(double limit) { e4m3_largest = limit; }
 
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   const Widening can = possible(info, stack);
@@ -148,7 +159,7 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   }
   for (int position : info.written) write_back(wide.stack[position], arguments[position]);
   const auto narrow = [&](const at::Tensor& tensor) {
-    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(*wide.type) : tensor;
+    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? narrowed(tensor, *wide.type) : tensor;
   };
   stack.clear();
   for (size_t r = 0; r < results.size(); ++r)
