@@ -1,7 +1,7 @@
 """LAMB in the card's two phases, and the norms of gradients that clip.
 
-LAMB: You et al., arXiv 1904.00962. Phase 1 brings the moments up to date and gives each parameter's Adam step with its norm
-and the parameter's; phase 2 applies it times the trust ratio (norm of the parameter / norm of the step).
+LAMB: You et al., arXiv 1904.00962. Phase 1 brings the moments up to date and gives each parameter's Adam step with its
+norm and the parameter's; phase 2 applies it times the trust ratio (norm of the parameter / norm of the step).
 """
 
 from __future__ import annotations
