@@ -7,6 +7,7 @@ static inputs and outputs, which later calls overwrite; inputs that were marked 
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class HPUGraph:
         if not runtime.settings().lazy:
             raise HpuError(NEEDS_LAZY_MODE)
         self._captured: CapturedGraph | None = None
+        self._untouched = True  # neither captured nor tried to
         self._inputs = LentInputs()
         self._random_state: torch.Tensor | None = None
 
@@ -54,6 +56,7 @@ class HPUGraph:
         global _capturing
         card = runtime.card()
         inputs = LentInputs()
+        self._untouched = False
         card.capture_begin(dry_run)
         _capturing = None  # one that was given up may have had an object here before
         self.reset()
@@ -116,11 +119,15 @@ class HPUGraph:
 
     def replay(self, asynchronous: bool = False) -> None:
         """Run it again, on the memory of the capture. The card works while the host goes on; with `asynchronous` the
-        host does not even wait for the launch.
+        host does not even wait for the launch. A graph with which no capture was ever begun has nothing to do, and
+        warns; clients replay one in their first step.
 
         Raises:
-            RuntimeError: nothing was captured.
+            RuntimeError: the capture was given up, or let go by `reset`.
         """
+        if self._untouched:
+            warnings.warn("replay() of an HPUGraph that has captured nothing does nothing", stacklevel=2)
+            return
         captured = self._captured_or_raise("replay()")
         runtime.card().replay(captured, wait=not asynchronous)
 
