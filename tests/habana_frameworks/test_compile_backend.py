@@ -49,6 +49,10 @@ def test_lazy_mode_has_no_such_backend_and_says_where_it_is(script) -> None:
     )
 
 
+def test_a_constant_of_the_trace_reaches_its_cluster(script) -> None:
+    script(PRELUDE + "as_on_cpu(lambda a: a * torch.tensor([1.0, 2.0, 3.0]).to(a.device), torch.randn(2, 3))", **EAGER)
+
+
 def test_programs_give_what_they_give_on_the_cpu(script) -> None:
     script(
         PRELUDE
