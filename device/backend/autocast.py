@@ -48,9 +48,13 @@ def _list(default: str, *variables: str) -> list[_Entry]:
     return _read(configs_dir() / "autocast" / default)
 
 
+def _lower() -> list[_Entry]:
+    return _list("lower_precision.txt", "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
+
+
 def lower_precision_operators() -> list[str]:
     """Names of the operators that run in the lower type."""
-    return _list("lower_precision.txt", "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
+    return [entry.name for entry in _lower()]
 
 
 def _overloads() -> dict[str, list[str]]:
@@ -70,7 +74,7 @@ def register(bridge: Any) -> None:
     Raises:
         ConfigurationError: a list names an operator that does not exist.
     """
-    lower = lower_precision_operators()
+    lower = _lower()
     float32 = _list("float32.txt", "PT_HPU_AUTOCAST_FP32_OPS_LIST", "FP32_LIST")
     promote = _list("promote.txt")
     known = _overloads()
