@@ -88,8 +88,9 @@ class Settings:
     max_ops: int
     lru_capacity: int
     numerics: bool
+    int64_support: bool
+    range_check: bool
     cache_metrics: bool
-    recipe_details: bool
     launch_thread: bool
     host_time: str
     recipe_store: StoreSettings | None
@@ -125,8 +126,9 @@ def read_settings() -> Settings:
         max_ops=1 if mode == 2 else limit("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
         lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
         numerics=numerics == "on",
+        int64_support=flag("PT_ENABLE_INT64_SUPPORT", not lazy),
+        range_check=lazy and flag("PT_HPU_ENABLE_VALID_DATA_RANGE_CHECK", True),
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
-        recipe_details=flag("PT_HPU_METRICS_GC_DETAILS", False),
         launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
         host_time=host_time,
         recipe_store=read_store_settings(os.environ),

@@ -31,7 +31,8 @@ from .timeline import Timeline
 class Origin:
     """Where a graph comes from if not from lazy mode.
 
-    `name`: what compiled it. `dynamic`: whether its recipe is for a range of shapes; None: as `enable_dynamic_shape` says.
+    `name`: what compiled it. `dynamic`: whether its recipe is for a range of shapes; None: as `enable_dynamic_shape`
+    says.
     """
 
     name: str

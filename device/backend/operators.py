@@ -23,11 +23,28 @@ def _aten_names() -> tuple[str, ...]:
 
 
 def _whole_operators() -> list[str]:
-    """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices."""
-    composite = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd")
+    """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices.
+
+    Structured operators, too, whose composite kernel makes the result and calls the form with `out`, but two kinds.
+    `index`, taken apart, ends the graph only for masks, whose result has a shape that depends on data; and operators of
+    the host are known by the name of that form.
+    """
+    composite = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    structured = "CompositeExplicitAutogradNonFunctional"
+    apart = host_only() | {"index"}
     return [
-        name for name in _aten_names() if _has_kernel(name, "CPU") and any(_has_kernel(name, key) for key in composite)
+        name
+        for name in _aten_names()
+        if _has_kernel(name, "CPU")
+        and (
+            any(_has_kernel(name, key) for key in composite)
+            or (_has_kernel(name, structured) and _base(name) not in apart)
+        )
     ]
+
+
+def _base(name: str) -> str:
+    return name.removeprefix("aten::").partition(".")[0]
 
 
 @cache

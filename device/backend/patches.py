@@ -50,5 +50,7 @@ def apply() -> None:
     """Install the changes."""
     torch._tensor_str._tensor_str = _print_from_host
     torch.random.fork_rng = _fork_rng_of_one_card
+    # The fast path of attention modules is for the devices that PyTorch knows; it needs nested tensors.
+    torch.backends.mha.set_fastpath_enabled(False)
     DefaultDeviceType.set_device_type(NAME)
     torch.Tensor.record_stream = _record_stream_on_host  # type: ignore

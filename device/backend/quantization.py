@@ -57,9 +57,9 @@ def _along(values: Tensor, axis: int, like: Tensor) -> Tensor:
 def quantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int, dtype: torch.dtype
 ) -> Tensor:
-    """A scale and a zero point for each index of dimension `axis`."""
-    scaled = input * _along(1.0 / scales, axis, input)
-    return _quantize(scaled, _along(zero_points, axis, input), quant_min, quant_max, dtype)
+    """A scale and a zero point for each index of dimension `axis`; all of it is computed in the input's type."""
+    scaled = input * _along(1.0 / scales.to(input.dtype), axis, input)
+    return _quantize(scaled, _along(zero_points.to(input.dtype), axis, input), quant_min, quant_max, dtype)
 
 
 def dequantize_per_channel(

@@ -23,9 +23,10 @@ from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
 from ..report_file import ReportThread, report_folder
-from ..spec import chosen_card
+from ..spec import CardSpec, chosen_card
 from ..startup import announce, refuse_unknown_variables
 from . import (
+    add_relu,
     autocast,
     complex_numbers,
     fused_cells,
@@ -91,7 +92,7 @@ def _load(path: Path) -> None:
     if strict.enabled():
         OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
     _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
-    _libraries.extend([complex_numbers.register(), *quantization.register()])
+    _libraries.extend([add_relu.register(), complex_numbers.register(), *quantization.register()])
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module
@@ -108,6 +109,13 @@ def device_count() -> int:
     return len(modules.visible_modules())
 
 
+def _int64_support(spec: CardSpec) -> bool:
+    """Whether int64 keeps 64 bits: as PT_ENABLE_INT64_SUPPORT says; unset, in eager mode, but on the first Gaudi."""
+    if os.environ.get("PT_ENABLE_INT64_SUPPORT", "").strip():
+        return settings().int64_support
+    return settings().int64_support and spec.device_name != "GAUDI"
+
+
 def _make_card() -> Card:
     spec = chosen_card()
     if device_count() == 0:
@@ -116,6 +124,8 @@ def _make_card() -> Card:
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
+    native_bridge.set_narrowing(integers=not _int64_support(spec), check=settings().range_check)
+    native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     event_log.start()
     return Card(spec, settings(), native_bridge, read_limits(spec))

@@ -20,10 +20,10 @@ import torch
 from torch.autograd import DeviceType
 from torch.autograd import profiler as autograd_profiler
 from torch.autograd.profiler_util import FunctionEvent, FunctionEventAvg
-from torch.profiler import ProfilerActivity, supported_activities
 from torch.profiler.profiler import profile as torch_profile
 
 from . import control
+from .activities import ProfilerActivity, TorchActivity, supported_activities, torch_activities
 from .collection import Collection
 from .merging import add_device_events
 
@@ -106,10 +106,8 @@ class profile(torch_profile):
         for activity in self.debug_activities:
             if not isinstance(activity, DebugActivity):
                 raise TypeError(f"debug_activities: expected members of DebugActivity, got {activity!r}")
-        chosen = [*supported_activities(), ProfilerActivity.HPU] if activities is None else list(activities)
-        if activities is None:
-            chosen = list(dict.fromkeys(chosen))
-        self._with_card = bool(_named(chosen) & {ProfilerActivity.HPU, ProfilerActivity.PrivateUse1})
+        chosen = torch_activities({*supported_activities(), ProfilerActivity.HPU} if activities is None else activities)
+        self._with_card = bool(_named(chosen) & {TorchActivity.HPU, TorchActivity.PrivateUse1})
         if self._with_card and control.is_refused():
             self._with_card = False
             if activities is not None:
@@ -167,6 +165,8 @@ def install() -> None:
     """Make it PyTorch's profiler. Tables can be sorted by the names that scripts for this card use, such as
     `self_hpu_time_total`.
     """
+    torch.profiler.ProfilerActivity = ProfilerActivity  # type: ignore[misc]
+    torch.profiler.supported_activities = supported_activities
     torch.profiler.profile = profile  # type: ignore[misc]
     torch.profiler.profiler.profile = profile  # type: ignore[misc]
     for events in (FunctionEvent, FunctionEventAvg):

@@ -27,8 +27,8 @@ split_permute_cat = torch.ops.hpu.habana_split_permute_cat
 def embedding_bag_preproc(indices: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
     """What the backward of an embedding bag goes by: which bags used each row.
 
-    Returns (rows that were used, in order; bags row after row; where each row's bags begin, and the end; number of rows),
-    as int32 on the host.
+    Returns (rows that were used, in order; bags row after row; where each row's bags begin, and the end; number of
+    rows), as int32 on the host.
     """
     rows, bounds = indices.cpu().long(), offsets.cpu().long()
     bags = torch.repeat_interleave(torch.arange(len(bounds) - 1), bounds.diff())

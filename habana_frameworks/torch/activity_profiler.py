@@ -1,6 +1,5 @@
-"""`torch.profiler` with the card's activities: importing this replaces `torch.profiler.profile`.
-
-`torch.profiler.ProfilerActivity` stays PyTorch's own, which has HPU.
+"""`torch.profiler` with the card's activities: importing this replaces `profile`, `ProfilerActivity` and
+`supported_activities` there. PyTorch's own activities are taken, too.
 """
 
 from __future__ import annotations

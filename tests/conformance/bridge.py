@@ -3,9 +3,10 @@
     python tests/conformance/bridge.py --checkout DIR --suite any_mode --mode lazy
 
 DIR is a checkout of the open bridge (Apache-2.0, version 1.19). Its `tests/pytest_working` is copied beside the
-results, outside the repository, and run there as it is, some files a process. The outcome of each case is written
-before the next one begins: a case that ends the process is recorded as a crash and the rest goes on; what has run already is
-not run again unless `--again` says so. `--table` writes `docs/conformance.md` from the outcomes in `--results`.
+results, outside the repository, and run there as it is (with pytest 8, pandas and torchvision, where they are), some
+files a process. The outcome of each case is written before the next one begins: a case that ends the process is a crash
+and the rest goes on; what has run already is not run again unless `--again` says so. `--table` writes
+`docs/conformance.md` from the outcomes in `--results`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def environment(outcomes: Path, options: argparse.Namespace) -> dict[str, str]:
         "HABANA_LOGS": str(options.results.resolve() / "habana_logs"),
         "CONFORMANCE_OUTCOMES": str(outcomes.resolve()),
         "CONFORMANCE_MODE": options.mode,
+        "PT_HPU_ENABLE_CACHE_METRICS": "1",  # test_metrics.py takes it for granted
         "PT_HPU_LAZY_MODE": "1" if options.mode == "lazy" else "0",
     }
 

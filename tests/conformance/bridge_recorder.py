@@ -1,8 +1,8 @@
 """A pytest plugin: the outcome of every case is on disk before the next one begins.
 
-One JSON object a line, in a file for each file of tests, in the folder that CONFORMANCE_OUTCOMES names: first
-"seconds", "message"}`. Cases that stand there already are left out, so that the run that follows a crash goes on behind
-the case that crashed.
+One JSON object a line, a file for each file of tests, in the folder that CONFORMANCE_OUTCOMES names: first
+`{"case", "began"}`, then `{"case", "outcome", "seconds", "message"}`. Cases that stand there already are left out, so
+that the run that follows a crash goes on behind the case that crashed.
 """
 
 from __future__ import annotations

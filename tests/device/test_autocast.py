@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,79 @@ def test_checkpointing_restores_autocast_and_the_dropout_mask(reentrant: bool) -
     assert types == [torch.bfloat16, torch.bfloat16]
 
 
+def test_the_lower_type_is_bfloat16_in_every_thread_until_another_is_set() -> None:
+    def types() -> list[torch.dtype]:
+        with torch.autocast("hpu"):
+            product = x() @ x()
+        return [torch.get_autocast_dtype("hpu"), torch.hpu.get_autocast_hpu_dtype(), product.dtype]
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(types).result() == types() == [torch.bfloat16] * 3
+    torch.hpu.set_autocast_hpu_dtype(torch.float16)
+    try:
+        assert types() == [torch.float16] * 3
+    finally:
+        torch.hpu.set_autocast_hpu_dtype(torch.bfloat16)
+
+
+def test_regions_nest_and_switch_off() -> None:
+    with torch.amp.autocast("hpu", dtype=torch.float16):
+        assert (x() @ x()).dtype == torch.float16
+        with torch.autocast("hpu", enabled=False):
+            assert (x() @ x()).dtype == torch.float32 and not torch.hpu.is_autocast_hpu_enabled()
+        with torch.autocast(device_type="hpu", dtype=torch.bfloat16):
+            assert (x() @ x()).dtype == torch.bfloat16
+        assert (x() @ x()).dtype == torch.float16
+    torch.hpu.set_autocast_hpu_enabled(True)
+    assert (x() @ x()).dtype == torch.bfloat16
+    torch.hpu.set_autocast_hpu_enabled(False)
+    assert (x() @ x()).dtype == torch.float32
+
+
+def test_a_type_that_cannot_be_is_told_with_those_that_can() -> None:
+    with pytest.warns(UserWarning, match="hpu Autocast only supports dtypes of torch.bfloat16, torch.float16"):
+        region = torch.autocast("hpu", dtype=torch.float32)
+    with region:
+        assert (x() @ x()).dtype == torch.float32
+
+
+def test_the_first_gaudi_has_no_float16(script) -> None:
+    script(
+        """
+        import pytest, torch
+        import habana_frameworks.torch
+        with pytest.warns(UserWarning, match="only supports dtypes of torch.bfloat16 currently"):
+            torch.autocast("hpu", dtype=torch.float16)
+        with pytest.raises(RuntimeError, match="not supported on Gaudi"):
+            torch.ones(2, dtype=torch.float16, device="hpu")
+        """,
+        HPUCLUSTER_CARD="gaudi",
+    )
+
+
+def test_functions_of_ones_own_choose_their_types() -> None:
+    seen = []
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="hpu", cast_inputs=torch.float32)
+        def forward(ctx, value):
+            seen.append((value.dtype, torch.is_autocast_enabled("hpu")))
+            return value * 2
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="hpu")
+        def backward(ctx, gradient):
+            seen.append((gradient.dtype, torch.is_autocast_enabled("hpu")))
+            return gradient * 2
+
+    value = x().bfloat16().requires_grad_()
+    with torch.autocast("hpu"):
+        Doubled.apply(value).sum().backward()
+    assert seen == [(torch.float32, False), (torch.float32, False)]
+    assert value.grad is not None and value.grad.dtype == torch.bfloat16
+
+
 def test_a_list_of_ones_own(script, tmp_path: Path) -> None:
     (tmp_path / "lower.txt").write_text("mm\n")
     (tmp_path / "full.txt").write_text("softmax\n")
@@ -94,13 +168,14 @@ def test_a_list_of_ones_own(script, tmp_path: Path) -> None:
 
 
 def test_an_unknown_operator_in_a_list_is_named(script, tmp_path: Path) -> None:
-    (tmp_path / "lower.txt").write_text("matmull\n")
+    (tmp_path / "lower.txt").write_text("# mine\nmm  # and this\nmatmull\n")
     done = script(
         "import torch; torch.ones(1, device='hpu')",
         check=False,
         PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST=str(tmp_path / "lower.txt"),
     )
-    assert done.returncode != 0 and "'matmull'" in done.stderr
+    assert done.returncode != 0
+    assert f"{tmp_path / 'lower.txt'}, line 3: 'matmull' is no operator; did you mean 'matmul'?" in done.stderr
 
 
 def test_normalization_layers_train_under_autocast() -> None:

@@ -40,6 +40,14 @@ def test_a_scale_for_each_channel(dtype: torch.dtype) -> None:
     assert torch.equal(restored.cpu(), (expected.float() - zeros) * scales)
 
 
+def test_a_channel_is_scaled_in_the_type_of_the_input() -> None:
+    values, scales = VALUES.bfloat16(), torch.linspace(1, 1.7, 6)
+    quantized = operators.quantize_per_channel(
+        values.to("hpu"), scales.to("hpu"), torch.zeros(6).to("hpu"), 1, -100, 100, torch.int8
+    )
+    assert torch.equal(quantized.cpu(), (values * (1 / scales.bfloat16())).round().to(torch.int8))
+
+
 def test_the_scale_of_an_8_bit_product_multiplies() -> None:
     a = (torch.rand(12, 16) * 5).to(torch.float8_e5m2)
     b = (torch.rand(24, 16) * 10).to(torch.float8_e5m2).t()

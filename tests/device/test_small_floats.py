@@ -65,3 +65,25 @@ def test_an_operator_of_the_host_is_what_the_cpu_makes_of_it() -> None:
 def test_nothing_to_drop_has_a_mask_all_the_same() -> None:
     mask = torch.native_dropout(torch.empty(100, 0, device="hpu"), 0.5, True)[1]
     assert mask.cpu().dtype is torch.bool
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+@pytest.mark.parametrize("other", (4.3, torch.linspace(-3, 3, 6)), ids=["number", "tensor"])
+def test_add_relu_rounds_product_and_sum(other: float | torch.Tensor, dtype: torch.dtype) -> None:
+    x = torch.linspace(-4, 4, 6).to(dtype)
+    other = other.to(dtype) if isinstance(other, torch.Tensor) else torch.tensor(other, dtype=dtype).item()
+    expected = torch.relu(x + other * 0.75)
+    on_card, operand = x.to("hpu"), other.to("hpu") if isinstance(other, torch.Tensor) else other
+    assert torch.equal(torch._VF._add_relu(on_card, operand, alpha=0.75).cpu(), expected)
+    torch._VF._add_relu_(on_card, operand, alpha=0.75)
+    assert torch.equal(on_card.cpu(), expected)
+
+
+def test_integers_where_the_cpu_has_no_kernel() -> None:
+    a, b = torch.tensor([0, 4, 8], dtype=torch.int32), torch.tensor([9, 7, 1], dtype=torch.int32)
+    assert torch.lerp(a.to("hpu"), b.to("hpu"), 0.5).tolist() == [4, 5, 4]
+    drawn = torch.empty(1000, dtype=torch.int32, device="hpu").uniform_(20, 120).cpu()
+    assert drawn.dtype is torch.int32 and 20 <= drawn.min() < drawn.max() <= 120
+    assert torch.trunc(torch.tensor([True, False], device="hpu")).tolist() == [True, False]
+    with pytest.raises(RuntimeError, match="not implemented for 'Int'"):
+        torch.softmax(a.to("hpu"), 0).cpu()

@@ -166,6 +166,12 @@ class TestModuleCacher:
         assert other(x)["y"].abs().sum().item() == 0
         assert cached(x)["y"].abs().sum().item() > 0
 
+    def test_a_module_can_be_cached_again(self, net: Net) -> None:
+        first, second = torch.hpu.ModuleCacher(), torch.hpu.ModuleCacher()
+        cached = second(first(copy.deepcopy(net)))
+        cached(torch.randn(4, 6).to("hpu"))["y"].sum().backward()
+        assert (sum(first.hits.values()), sum(second.hits.values())) == (0, 1)
+
     def test_without_inplace_the_module_itself_stays_as_it_is(self, net: Net) -> None:
         module = copy.deepcopy(net)
         cacher = torch.hpu.ModuleCacher()

@@ -164,16 +164,17 @@ def test_the_cache_metric_has_to_be_asked_for(script) -> None:
 def test_recipe_details(script) -> None:
     done = script(
         """
-        import torch
+        import os, torch
         from habana_frameworks.torch.hpu.metrics import metric_global
         (torch.rand(3).to("hpu") * 2).cpu()
         metric = metric_global("graph_compilation")
+        assert "recipe" not in dict(metric.stats())
+        os.environ["PT_HPU_METRICS_GC_DETAILS"] = "1"  # any time is early enough
         (name, duration), = dict(metric.stats())["recipe"]
         assert name.startswith(".graph_dumps/") and duration == dict(metric.stats())["TotalTime"]
         metric.reset()
         assert dict(metric.stats())["TotalNumber"] == 0 and len(dict(metric.stats())["recipe"]) == 1
-        """,
-        PT_HPU_METRICS_GC_DETAILS="1",
+        """
     )
     assert done.returncode == 0
 

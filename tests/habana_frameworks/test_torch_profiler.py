@@ -229,10 +229,18 @@ class TestTables:
 class TestPyTorchStaysAsItIs:
     def test_the_names(self) -> None:
         assert torch.profiler.profile is profile is torch.profiler.profiler.profile
-        assert torch.profiler.ProfilerActivity is torch._C._profiler.ProfilerActivity
         assert profile.__mro__[1].__module__ == "torch.profiler.profiler"
         assert pickle.loads(pickle.dumps(CPU)) == copy.deepcopy(CPU) == CPU
         assert pickle.loads(pickle.dumps(profile)) is profile
+
+    def test_activities_are_the_bridge_s_and_equal_pytorch_s(self) -> None:
+        ours, torchs = torch.profiler.ProfilerActivity, torch._C._profiler.ProfilerActivity
+        assert set(ours.__members__) == set(torchs.__members__) and not isinstance(ours.HPU, torchs)
+        assert ours.HPU is ours.PrivateUse1
+        assert ours.HPU == torchs.HPU and hash(ours.HPU) == hash(torchs.HPU) and ours.HPU != torchs.CPU
+        assert ours.CPU in torch.profiler.supported_activities()
+        for chosen in ([ours.CPU, torchs.HPU], [{ours.HPU: []}]):
+            assert torch.profiler.profile(activities=chosen)._with_card
 
     def test_the_signature_is_pytorch_s_with_one_more(self) -> None:
         stock, ours = (inspect.signature(kind.__init__).parameters for kind in (profile.__mro__[1], profile))

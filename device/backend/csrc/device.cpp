@@ -138,6 +138,9 @@ struct Hooks final : public at::PrivateUse1HooksInterface {
 
 void set_device_count(int count) { device_total = count; }
 void set_initialized() { initialized = true; }
+void require_card() {
+  if (!initialized) call_flush("initialize");
+}
 
 // PyTorch has an hpu key of its own, which nothing uses; devices made before ours had its name carry it.
 void guard_unused_key() {

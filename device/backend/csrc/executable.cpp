@@ -1,5 +1,7 @@
 #include "executable.h"
 
+#include "narrow.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pybind11/pybind11.h>
@@ -129,6 +131,17 @@ Executable::Executable(const Recording& recording) {
                                 view(ref), covers(recording.windows[ref.window], recording.buffers[ref.buffer].nbytes)});
       }
     }
+    auto written = [&](const at::Tensor& window) {
+      if (window.defined() && needs_narrowing(*node.op, window, step.arguments)) step.narrow.push_back(window);
+    };
+    for (int position : node.op->written) {
+      const auto& value = step.arguments[position];
+      if (value.isTensor()) written(value.toTensor());
+      else if (value.isTensorList())
+        for (const auto& window : value.toTensorVector()) written(window);
+    }
+    for (const auto& result : step.results) written(result.window);
+    step.limits = !step.narrow.empty() && limits_range(*node.op);
     steps_.push_back(std::move(step));
   }
   for (size_t i = 0; i < recording.buffers.size(); ++i)
@@ -182,6 +195,7 @@ void Executable::execute(Recording& recording) {
         result.window.copy_(value);
       }
     }
+    for (const auto& window : step.narrow) narrow(window, step.limits);
     for (int buffer : step.release) {
       storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
       if (!recording.buffers[buffer].resident) release_host(*recording.buffers[buffer].block);

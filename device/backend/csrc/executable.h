@@ -32,6 +32,8 @@ class Executable {
     std::vector<Result> results;
     std::vector<int> acquire;  // buffers that get memory before this step
     std::vector<int> release;  // workspace buffers whose last use it is
+    std::vector<at::Tensor> narrow;  // windows that it writes, of types that the card holds in 32 bits
+    bool limits;                     // ... limiting values to the range, not wrapping around
     int seed;
   };
 

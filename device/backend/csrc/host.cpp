@@ -1,5 +1,6 @@
 // The card's memory seen from the host: aliases, results that move in, operators that run at once.
 #include "arguments.h"
+#include "narrow.h"
 #include "recorder.h"
 
 #include <ATen/EmptyTensor.h>
@@ -46,8 +47,10 @@ at::Tensor to_host_tensor(const at::Tensor& tensor) {
   return tensor.defined() && on_card(tensor) ? host_alias(tensor) : tensor;
 }
 
-at::Tensor to_card(const at::Tensor& result, int64_t* nbytes) {
+at::Tensor to_card(const OpInfo& info, const at::Tensor& result, int64_t* nbytes) {
   if (!result.defined()) return result;
+  check_dense(result, info.name);
+  narrow(result, /*limit=*/false);
   auto tensor = new_tensor(result.scalar_type(), result.sizes(), result.strides());
   place_result(result, tensor);
   require_residency(tensor);
@@ -102,8 +105,15 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
     if (!host_outs[k].isTensor()) continue;
     const auto& result = host_outs[k].toTensor();
     const auto& out = arguments[info.outs[k]].toTensor();
-    if (out.sizes() != result.sizes()) out.resize_(result.sizes());
-    host_alias(out).copy_(result);
+    if (out.sizes() != result.sizes()) {
+      int64_t reach = result.numel() > 0;
+      for (int64_t i = 0; i < result.dim(); ++i) reach += (result.size(i) - 1) * result.stride(i) * (result.numel() > 0);
+      out.resize_({reach});
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides());
+    }
+    const auto filled = host_alias(out);
+    filled.copy_(result);
+    narrow(filled, /*limit=*/false);
     require_residency(out);
   }
   torch::jit::drop(*stack, info.arguments);
@@ -114,10 +124,10 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
     } else if (value.isTensor()) {
       // Take the result off the stack, so that nobody else holds its bytes.
       at::Tensor result = std::move(value).toTensor();
-      stack->push_back(to_card(result, &nbytes));
+      stack->push_back(to_card(info, result, &nbytes));
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const auto& result : value.toTensorVector()) list.push_back(to_card(result, &nbytes));
+      for (const auto& result : value.toTensorVector()) list.push_back(to_card(info, result, &nbytes));
       stack->push_back(std::move(list));
     } else {
       stack->push_back(std::move(value));
@@ -126,6 +136,9 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   for (const auto& value : arguments)
     if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().type() == kHpu)
       require_residency(value.toTensor());
+  for (int position : info.written)
+    if (!contains(info.outs, position) && arguments[position].isTensor() && on_card(arguments[position].toTensor()))
+      narrow(host_alias(arguments[position].toTensor()), limits_range(info));
   key.mix(static_cast<uint64_t>(nbytes));
   call_immediate(info, key, read, nbytes);
 }

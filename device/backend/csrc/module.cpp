@@ -2,6 +2,7 @@
 #include "autocast.h"
 #include "cluster.h"
 #include "executable.h"
+#include "narrow.h"
 #include "random.h"
 #include "recorder.h"
 #include "views.h"
@@ -209,6 +210,8 @@ PYBIND11_MODULE(_bridge, module) {
     for (const auto& event : drain_memory_events()) events.append(py::make_tuple(event.address, event.nbytes, event.slot));
     return events;
   });
+  module.def("set_narrowing", &set_narrowing, py::arg("integers"), py::arg("check"));
+  module.def("set_e4m3_largest", &set_e4m3_largest);
   module.def("refuse_dtype", [](const std::string& name) {
     if (name == "float16") refuse_dtype(c10::ScalarType::Half);
     else if (name == "float8_e4m3fn") refuse_dtype(c10::ScalarType::Float8_e4m3fn);

@@ -58,6 +58,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   info.random = op.hasTag(at::Tag::nondeterministic_seeded);
   if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape))
     info.run = OpInfo::Run::Immediate;
+  if (schema.name().rfind("aten::quantize_per_", 0) == 0) info.run = OpInfo::Run::Immediate;  // which refuses them
   info.takes_host_tensors = schema.name().find("index") != std::string::npos;
   info.scalars = tensorised_scalars(schema, &info.unit_scalar_matters);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {

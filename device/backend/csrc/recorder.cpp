@@ -174,6 +174,7 @@ void remember(const Recording& recording) {
 }
 
 at::Tensor new_tensor(c10::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  check_dtype(dtype);
   return at::detail::empty_strided_generic(sizes, strides, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                            dtype);
 }

@@ -149,6 +149,8 @@ void record(OpInfo& info, torch::jit::Stack* stack);
 void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void run_immediately(OpInfo& info, torch::jit::Stack* stack);
 at::Tensor new_tensor(c10::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);
+void check_dtype(c10::ScalarType dtype);  // raises where the card has no such type
+void check_dense(const at::Tensor& result, const std::string& name);  // raises where the card has no such kind of tensor
 
 // shapes.cpp
 struct ResultShape {
@@ -165,6 +167,7 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
 
 // widen.cpp: calls the operator, on wider types where PyTorch has no kernel for those of the arguments
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
+void set_e4m3_largest(double limit);  // what rounding to float8_e4m3fn ends at
 
 // executable.cpp
 void settle();  // waits, without the GIL, until every graph that ended has run
@@ -173,6 +176,7 @@ void settle();  // waits, without the GIL, until every graph that ended has run
 at::Tensor host_alias(const at::Tensor& tensor);
 void place_result(const at::Tensor& result, const at::Tensor& destination);
 void require_residency(const at::Tensor& tensor);
+void require_card();  // what card it is, and what it takes, is known from now on
 
 // callbacks.cpp: what Python decides
 void call_flush(const char* reason);

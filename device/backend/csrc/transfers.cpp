@@ -1,4 +1,5 @@
 // Copies between host and card, and reads of a value.
+#include "narrow.h"
 #include "recorder.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -9,11 +10,16 @@ namespace hpu {
 namespace {
 
 void host_to_card(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
+  require_card();
+  const at::Tensor travelling = narrowed(source);
   if (pending(*destination.storage().unsafeGetStorageImpl())) call_flush("host to device copy");
   require_residency(destination);
   call_transfer("h2d", destination, static_cast<int64_t>(destination.nbytes()), source.is_pinned(), non_blocking);
   settle();
-  if (numerics()) host_alias(destination).copy_(source);
+  if (!numerics()) return;
+  const at::Tensor arrived = host_alias(destination);
+  arrived.copy_(travelling);
+  if (source.scalar_type() != destination.scalar_type()) narrow(arrived, /*limit=*/true);
 }
 
 void card_to_host(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {

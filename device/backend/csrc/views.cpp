@@ -19,10 +19,18 @@ std::unordered_set<int>& refused_dtypes() {
   return *refused;
 }
 
+}  // namespace
+
 void check_dtype(c10::ScalarType dtype) {
   TORCH_CHECK(!c10::isComplexType(dtype), "Complex datatype is not supported on HPU device");
+  if (dtype == c10::ScalarType::Half || c10::isFloat8Type(dtype)) {  // what not every generation has
+    Gil gil;
+    require_card();
+  }
   TORCH_CHECK(!refused_dtypes().count(static_cast<int>(dtype)), c10::toString(dtype), " is not supported on Gaudi");
 }
+
+namespace {
 
 c10::ScalarType accepted_dtype(std::optional<c10::ScalarType> dtype) {
   const auto chosen = dtype.has_value() ? *dtype : c10::typeMetaToScalarType(c10::get_default_dtype());
@@ -93,6 +101,11 @@ at::Tensor view(const at::Tensor& self, c10::IntArrayRef size) {
   TORCH_CHECK(stride.has_value(), "view size is not compatible with input tensor's size and stride (at least one "
               "dimension spans across two contiguous subspaces). Use .reshape(...) instead.");
   return alias(self, inferred, *stride, self.storage_offset());
+}
+
+at::Tensor view_as_complex(const at::Tensor& /*self*/) {
+  check_dtype(c10::ScalarType::ComplexFloat);
+  return {};
 }
 
 at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride) {
@@ -187,6 +200,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", &view);
   library.impl("_reshape_alias", &reshape_alias);
   library.impl("unfold", &unfold);
+  library.impl("view_as_complex", &view_as_complex);
   library.impl("resize_", &resize_);
   library.impl("set_.source_Storage", &set_storage);
   library.impl("set_.source_Storage_storage_offset", &set_storage_offset);

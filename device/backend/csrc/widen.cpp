@@ -12,6 +12,13 @@ bool is_small_float(c10::ScalarType dtype) {
   return c10::isFloat8Type(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
 }
 
+// Operators that the card computes for integers, in float32 cut off to the integer below in magnitude.
+bool takes_integers(const OpInfo& info) {
+  const auto& name = info.handle.schema().name();
+  return name == "aten::lerp" || name == "aten::lerp_" || name == "aten::trunc" || name == "aten::trunc_" ||
+         name == "aten::uniform_";
+}
+
 bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
 
 struct Widening {
@@ -29,6 +36,7 @@ Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
     const auto look = [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
       if (is_small_float(tensor.scalar_type())) found.floats = true;
+      else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) && takes_integers(info)) found.floats = true;
       else if (tensor.scalar_type() == at::kInt && is_index(info.handle.schema().arguments()[i].name()))
         found.indices = true;
     };
@@ -51,6 +59,15 @@ Widening asked_for(const std::string& message) {
   return asked;
 }
 
+double e4m3_largest = 448;
+
+// Rounding ends at the largest number of the format; how far e4m3 reaches depends on the generation.
+at::Tensor narrowed(const at::Tensor& tensor, c10::ScalarType type) {
+  if (!c10::isFloat8Type(type)) return tensor.to(type);
+  const double limit = type == at::kFloat8_e4m3fn ? e4m3_largest : 57344;
+  return tensor.clamp(-limit, limit).to(type);
+}
+
 struct Widened {
   torch::jit::Stack stack;
   std::optional<c10::ScalarType> type;  // of results that come in float32; of several small types the first
@@ -60,6 +77,7 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
   Widened wide;
   const auto& schema = info.handle.schema();
   std::optional<c10::ScalarType> named;
+  const bool integers = takes_integers(info);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& value = arguments[i];
     const auto& name = schema.arguments()[i].name();
@@ -74,7 +92,8 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
         const auto dtype = tensor.scalar_type();
         if (widening.indices && dtype == at::kInt && is_index(name)) return tensor.to(at::kLong);
         const bool copy = widening.copies && !contains(info.written, i);
-        if (!widening.floats || !is_small_float(dtype)) return copy ? tensor.clone() : tensor;
+        const bool small = is_small_float(dtype) || (integers && c10::isIntegralType(dtype, /*includeBool=*/true));
+        if (!widening.floats || !small) return copy ? tensor.clone() : tensor;
         if (!wide.type) wide.type = dtype;
         return tensor.to(at::kFloat);
       }));
@@ -88,7 +107,7 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
   const auto write = [](const at::Tensor& from, const at::Tensor& to) {
     if (!from.defined() || from.is_same(to)) return;
     if (from.sizes() != to.sizes()) to.resize_(from.sizes());
-    to.copy_(from);
+    to.copy_(is_small_float(to.scalar_type()) ? narrowed(from, to.scalar_type()) : from);
   };
   if (argument.isTensor()) {
     write(wide.toTensor(), argument.toTensor());
@@ -99,6 +118,8 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
 }
 
 }  // namespace
+
+void set_e4m3_largest(double limit) { e4m3_largest = limit; }
 
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   const Widening can = possible(info, stack);
@@ -138,7 +159,7 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   }
   for (int position : info.written) write_back(wide.stack[position], arguments[position]);
   const auto narrow = [&](const at::Tensor& tensor) {
-    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(*wide.type) : tensor;
+    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? narrowed(tensor, *wide.type) : tensor;
   };
   stack.clear();
   for (size_t r = 0; r < results.size(); ++r)

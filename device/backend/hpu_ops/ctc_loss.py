@@ -1,7 +1,7 @@
 """Connectionist temporal classification: PyTorch's own formula, with the reduction inside the operator.
 
-Log-probabilities are (T, N, C) or (T, C), targets (N, S) or one after the other. The second result of the forward holds the
-logarithms of the path probabilities, which the backward takes.
+Log-probabilities are (T, N, C) or (T, C), targets (N, S) or one after the other. The second result of the forward holds
+the logarithms of the path probabilities, which the backward takes.
 """
 
 from __future__ import annotations

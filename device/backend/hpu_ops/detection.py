@@ -111,7 +111,8 @@ def roi_align_backward(
     inputs: Tensor, rois: Tensor, n_rois: Tensor, input_shape: Tensor, sr: int, ss: float, aligned: bool
 ) -> Tensor:
     """roi_align_bwd: the gradient of an image batch of the shape of `input_shape`; `inputs` is the gradient given."""
-    down, across = _matrices(input_shape.shape, rois, *inputs.shape[-2:], sr, ss, aligned)
+    height, width = inputs.shape[-2:]
+    down, across = _matrices(input_shape.shape, rois, height, width, sr, ss, aligned)
     of_images = torch.einsum("rcyx,ryh,rxw->rchw", inputs.float(), down, across)
     result = torch.zeros(input_shape.shape)
     return result.index_add_(0, n_rois.reshape(-1).long(), of_images).to(inputs.dtype)

@@ -1,8 +1,8 @@
 """Embedding bags and the sparse optimizers that go with them.
 
-A bag's result is the sum of the rows of `input` that `indices` names from its offset up to the next one. `valid_count` holds
-the numbers of indices and of offsets that count (the rest is padding). Kernel mode 0 takes rows as they are, one for each
-index. The sparse updates change the rows that `indices` names by the first `valid_count` gradients.
+A bag's result is the sum of the rows of `input` that `indices` names from its offset up to the next one. `valid_count`
+holds the numbers of indices and of offsets that count (the rest is padding). Kernel mode 0 takes rows as they are, one
+for each index. The sparse updates change the rows that `indices` names by the first `valid_count` gradients.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def _two(gradients: Tensor, weights_in: Tensor, moments_in: Tensor, *rest: objec
 def register(registry: Registry) -> None:
     """embedding_bag_sum and its backward, optimizer_sparse_sgd, optimizer_sparse_adagrad."""
     registry.operator(
-        "embedding_bag_sum(Tensor input, Tensor indices, Tensor offsets, Tensor valid_count, int kernel_mode) -> Tensor",
+        "embedding_bag_sum(Tensor input, Tensor indices, Tensor offsets, Tensor valid_count, int kernel_mode) "
+        "-> Tensor",
         bag_sum,
         _bag_sum_shapes,
     )

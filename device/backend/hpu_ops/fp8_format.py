@@ -38,8 +38,8 @@ def require_card(operator: str) -> None:
     spec = chosen_card()
     if "float8_e4m3fn" in spec.dtypes.refused:
         raise RuntimeError(
-            f"hpu::{operator}: {spec.device_name} has no 8-bit floating-point formats; use bfloat16, or a card that has "
-            "them (HPUCLUSTER_CARD=gaudi2 or gaudi3)"
+            f"hpu::{operator}: {spec.device_name} has no 8-bit floating-point formats; use bfloat16, or a card that "
+            "has them (HPUCLUSTER_CARD=gaudi2 or gaudi3)"
         )
 
 

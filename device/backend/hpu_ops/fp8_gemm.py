@@ -120,7 +120,8 @@ def _into(*arguments: Any) -> Tensor:
 
 
 def _into_shapes(*arguments: Any) -> Tensor:
-    _bounds(*arguments[:4], "fp8_gemm")
+    A, trans_A, B, trans_B = arguments[:4]
+    _bounds(A, trans_A, B, trans_B, "fp8_gemm")
     return arguments[-1]
 
 
@@ -133,8 +134,8 @@ def _convolution(
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
     out_dtype: torch.dtype | None = None,
-    scale_input: Scale = None,
-    scale_weight: Scale = None,
+    scale_input: Tensor | float | None = None,
+    scale_weight: Tensor | float | None = None,
 ) -> Tensor:
     """conv2d of 8-bit floats; scales are numbers that multiply the result before the bias."""
     result = torch.nn.functional.conv2d(input.float(), weight.float(), None, stride, padding, dilation, groups)
@@ -152,9 +153,9 @@ def _convolution_shapes(
     require_card("conv2d_fp8")
     names = ("stride", "padding", "dilation", "groups", "out_dtype", "scale_input", "scale_weight")
     given = dict(zip(names, rest, strict=False)) | options
-    wide = [tensor.new_empty(tensor.shape, dtype=torch.float32) for tensor in (input, weight)]
-    settings = {name: given[name] for name in ("stride", "padding", "dilation", "groups") if name in given}
-    shape = torch.nn.functional.conv2d(*wide, None, **settings).shape
+    image, kernel = (tensor.new_empty(tensor.shape, dtype=torch.float32) for tensor in (input, weight))
+    settings: dict[str, Any] = {name: given[name] for name in names[:4] if name in given}
+    shape = torch.nn.functional.conv2d(image, kernel, None, **settings).shape
     return input.new_empty(shape, dtype=given.get("out_dtype") or torch.bfloat16)
 
 

@@ -1,7 +1,7 @@
 """Weights of four bits, eight to an int32, the first in the lowest bits: (w - zero point) x scale.
 
-Scale and zero point fit the unpacked weights, or have one row for each group of rows. A zero point may be packed like the
-weights. Four-bit floats (`fake_quant_fp4`) are rounded to, not stored.
+Scale and zero point fit the unpacked weights, or have one row for each group of rows. A zero point may be packed like
+the weights. Four-bit floats (`fake_quant_fp4`) are rounded to, not stored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FP4 = {
 
 
 def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: str) -> Tensor:
-    """Each slice along `axis` scaled so that its largest is the format's largest, rounded to the format, scaled back."""
+    """Each slice along `axis` scaled so that its largest is the format's, rounded to the format, scaled back."""
     if dtype not in FP4:
         raise RuntimeError(f'hpu::fake_quant_fp4: dtype must be one of {", ".join(FP4)}; got "{dtype}"')
     grid, wide = FP4[dtype], input.float()

@@ -1,8 +1,8 @@
 """Reordering of key-value caches after a step of beam search.
 
-The cache is (batch, 4 beams, ..., sequence, E). Of each batch element the positions start <= i < end of beam b are replaced
-by those of the beam that its number in `beam_idx` names: one byte per batch element, two bits per beam, the first beam in
-the highest bits.
+The cache is (batch, 4 beams, ..., sequence, E). Of each batch element the positions start <= i < end of beam b are
+replaced by those of the beam that its number in `beam_idx` names: one byte per batch element, two bits per beam, the
+first beam in the highest bits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LAMB in the card's two phases, and the norms of gradients that clip.
 
-LAMB: You et al., arXiv 1904.00962. Phase 1 brings the moments up to date and gives each parameter's Adam step with its norm
-and the parameter's; phase 2 applies it times the trust ratio (norm of the parameter / norm of the step).
+LAMB: You et al., arXiv 1904.00962. Phase 1 brings the moments up to date and gives each parameter's Adam step with its
+norm and the parameter's; phase 2 applies it times the trust ratio (norm of the parameter / norm of the step).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .registry import Registry, nothing, same_lengths
+from .registry import Registry, nothing, same_lengths, store
 
 Tensors = Sequence[Tensor]
 CLIP_EPSILON = 1e-6  # as torch.nn.utils.clip_grad_norm_
@@ -67,14 +67,14 @@ def phase1(
         slope, value = gradient.float() / clip_global_grad_norm.float(), weight.float()
         mean = first.float() * beta1 + slope * share
         square = second.float() * beta2 + slope * slope * (1.0 - beta2)
-        first.copy_(mean)
-        second.copy_(square)
+        store(first, mean)
+        store(second, square)
         step = mean / bias_correction1 / ((square / bias_correction2).sqrt() + epsilon)
         if weight_decay != 0:
             step = step + value * weight_decay
-        adam_step.copy_(step)
-        weight_norm.copy_(value.norm())
-        adam_norm.copy_(step.norm())
+        store(adam_step, step)
+        store(weight_norm, value.norm())
+        store(adam_norm, step.norm())
 
 
 def phase2(
@@ -95,7 +95,7 @@ def phase2(
             of_step, of_weight = adam_norm.float(), weight_norm.float()
             ratio = torch.where((of_step > 0) & (of_weight > 0), of_weight / of_step, torch.ones_like(of_step))
             step = step * ratio
-        weight.copy_(weight.float() + step)
+        store(weight, weight.float() + step)
 
 
 def clip(grad: Tensors, max_norm: Tensor, norm_type: float) -> Tensor:
@@ -104,7 +104,7 @@ def clip(grad: Tensors, max_norm: Tensor, norm_type: float) -> Tensor:
     norm = _norm(grad)
     factor = (max_norm.float() / (norm + CLIP_EPSILON)).clamp(max=1.0)
     for tensor in grad:
-        tensor.copy_(tensor.float() * factor)
+        store(tensor, tensor.float() * factor)
     return norm.to(max_norm.dtype)
 
 
@@ -123,7 +123,7 @@ def clip_into_last(grad: Tensors, max_norm: Tensor, norm_type: float) -> Tensor:
     """fused_clip_norm: the same for all but the last tensor of the list, which becomes the norm."""
     *gradients, total = grad
     norm = clip(gradients, max_norm, norm_type)
-    total.copy_(norm)
+    store(total, norm)
     return norm
 
 

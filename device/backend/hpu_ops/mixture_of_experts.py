@@ -2,10 +2,10 @@
 
     expert(x) = (activation(x w1) * (x w2)) w3
 
-`w12` holds w1 and w2 side by side. `permuted_weights`: weights lie as in nn.Linear, output dimension first. Of the experts
-`experts_min` to `experts_max` (inclusive) the weights are given, in that order; choices of others add nothing here.
-Forms with 8-bit floats take scales that undo the casts: of the hidden states, of what goes into the last product, and of
-the weights; `block_size` instead scales square blocks of the weights, with hidden states in a wide type.
+`w12` holds w1 and w2 side by side. `permuted_weights`: weights lie as in nn.Linear, output dimension first. Of the
+experts `experts_min` to `experts_max` (inclusive) the weights are given, in that order; choices of others add nothing
+here. Forms with 8-bit floats take scales that undo the casts: of the hidden states, of what goes into the last product,
+and of the weights; `block_size` instead scales square blocks of the weights, with hidden states in a wide type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class Experts:
-    """The weights as matrices (input, output) in float32, and what goes between the products."""
+    """The weights as matrices (input, output), and what goes between the products."""
 
     gates: Sequence[Tensor]
     ups: Sequence[Tensor]
@@ -57,8 +57,8 @@ class Experts:
         return result
 
     def measured(self, states: Tensor) -> Tensor:
-        """The largest value that goes into the last product of each expert, over all tokens."""
-        return torch.stack([self.hidden(number, states).amax() for number in range(len(self.downs))])
+        """The largest value that goes into the last product of each expert, over all tokens; float32."""
+        return torch.stack([self.hidden(number, states).amax() for number in range(len(self.downs))]).float()
 
 
 def check(activation: str, experts_min: int, experts_max: int, *lists: Sequence[Tensor]) -> None:
@@ -79,9 +79,9 @@ def check(activation: str, experts_min: int, experts_max: int, *lists: Sequence[
             )
 
 
-def as_matrix(weight: Tensor, permuted: bool) -> Tensor:
-    """(input, output) in float32."""
-    return (weight.t() if permuted else weight).float()
+def as_matrix(weight: Tensor, permuted: bool, dtype: torch.dtype) -> Tensor:
+    """(input, output)."""
+    return (weight.t() if permuted else weight).to(dtype)
 
 
 def halves(fused: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -22,14 +22,19 @@ Weights = Sequence[Tensor]
 
 
 def _experts(
-    weights: Sequence[Weights], permuted: bool, activation: str, first: int, last: int, squeeze: Any = None
+    weights: Sequence[Weights],
+    permuted: bool,
+    activation: str,
+    first: int,
+    last: int,
+    squeeze: Any = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Experts:
     """From (w1, w2, w3) or (w12, w3)."""
     check(activation, first, last, *weights)
-    matrices = [[as_matrix(weight, permuted) for weight in group] for group in weights]
-    if len(matrices) == 2:
-        matrices = [*halves(matrices[0]), matrices[1]]
-    return Experts(*matrices, activation, first, squeeze)
+    matrices = [[as_matrix(weight, permuted, dtype) for weight in group] for group in weights]
+    gates, ups, downs = (*halves(matrices[0]), matrices[1]) if len(matrices) == 2 else matrices
+    return Experts(gates, ups, downs, activation, first, squeeze)
 
 
 def _plain(count: int, states: Tensor, table: Tensor, shares: Tensor, *rest: Any, **options: Any) -> Tensor:
@@ -44,9 +49,10 @@ def _plain_shapes(count: int, states: Tensor, table: Tensor, shares: Tensor, *re
 
 
 def _measuring(count: int, states: Tensor, table: Tensor, shares: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    experts = _experts(rest[:count], *rest[count : count + 4])
-    wide = states.float()
-    return experts.of(wide, table, shares).to(states.dtype), experts.measured(wide)
+    # Measured by the separate products that eager mode takes, each rounded to the type of the states.
+    permuted, activation, first, last = rest[count : count + 4]
+    separate = _experts(rest[:count], permuted, activation, first, last, None, states.dtype)
+    return _plain(count, states, table, shares, *rest), separate.measured(states)
 
 
 def _measuring_shapes(count: int, states: Tensor, table: Tensor, shares: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:

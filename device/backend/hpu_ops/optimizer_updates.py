@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .fp8_format import is_fp8, round_to
-from .registry import Registry, nothing, same_lengths
+from .registry import Registry, nothing, same_lengths, store
 
 Tensors = Sequence[Tensor]
 
@@ -27,13 +27,13 @@ def _moment_out(state: Tensor, value: Tensor, scale: Tensor | None) -> None:
     The same format range is used on every generation: 240 for e4m3, 57,344 for e5m2 (open bridge, optimizer_adamw).
     """
     if scale is None or not is_fp8(state.dtype):
-        state.copy_(value)
+        store(state, value)
         return
     limit = 240.0 if state.dtype == torch.float8_e4m3fn else 57344.0
     largest = value.abs().amax()
     if largest > 0 and torch.isfinite(largest):
         scale.copy_(torch.exp2(-torch.floor(torch.log2(limit / largest))).reshape(scale.shape))
-    state.copy_(round_to(value / scale.float(), state.dtype))
+    store(state, round_to(value / scale.float(), state.dtype))
 
 
 def adamw(
@@ -68,7 +68,7 @@ def adamw(
         mean = _moment_in(first, scales[0]) * beta1 + slope * (1.0 - beta1)
         square = _moment_in(second, scales[1]) * beta2 + slope * slope * (1.0 - beta2)
         value = weight.float() * decay if has_weight_decay else weight.float()
-        weight.copy_(value + mean / (square.sqrt() + epsilon) * step)
+        store(weight, value + mean / (square.sqrt() + epsilon) * step)
         _moment_out(first, mean, scales[0])
         _moment_out(second, square, scales[1])
 
@@ -101,7 +101,7 @@ def sgd(
     same_lengths("optimizer_sgd", {"gradients": gradients, "weights_in": weights_in})
     for gradient, weight in zip(gradients, weights_in, strict=True):
         value = weight.float()
-        weight.copy_(value - learning_rate.float() * (gradient.float() + wd * value))
+        store(weight, value - learning_rate.float() * (gradient.float() + wd * value))
 
 
 def sgd_momentum(
@@ -124,9 +124,9 @@ def sgd_momentum(
         value = weight.float()
         slope = gradient.float() + wd * value
         moving = slope if first else buffer.float() * mom.float() + slope * (1.0 - damp)
-        buffer.copy_(moving)
+        store(buffer, moving)
         change = slope + mom.float() * moving if nesterov else moving
-        weight.copy_(value - learning_rate.float() * change)
+        store(weight, value - learning_rate.float() * change)
 
 
 def adagrad(
@@ -146,8 +146,8 @@ def adagrad(
         value = weight.float()
         slope = gradient.float() + wd * value
         total = variance.float() + slope * slope
-        variance.copy_(total)
-        weight.copy_(value - rate * slope / (total.sqrt() + eps))
+        store(variance, total)
+        store(weight, value - rate * slope / (total.sqrt() + eps))
 
 
 def ema(model_inputs: Tensors, updated_ema: Tensors, decay: Tensor) -> None:
@@ -156,7 +156,7 @@ def ema(model_inputs: Tensors, updated_ema: Tensors, decay: Tensor) -> None:
     share = decay.float()
     for model, average in zip(model_inputs, updated_ema, strict=True):
         if average.dtype.is_floating_point:
-            average.copy_(average.float() * share + (1.0 - share) * model.float())
+            store(average, average.float() * share + (1.0 - share) * model.float())
 
 
 def lars(
@@ -176,12 +176,12 @@ def lars(
     for param, grad, masked in zip(params, grads, skip_masks, strict=True):
         slope, value = grad.float(), param.float()
         if not masked:
-            grad.copy_(slope * lr.float())
+            store(grad, slope * lr.float())
             continue
         of_param, of_grad = value.norm(), slope.norm()
         ratio = eeta * of_param / (of_grad + weight_decay * of_param + eps)
         ratio = torch.where((of_param > 0) & (of_grad > 0), ratio, torch.ones_like(ratio))
-        grad.copy_((slope + weight_decay * value) * (ratio * lr.float()))
+        store(grad, (slope + weight_decay * value) * (ratio * lr.float()))
 
 
 def resource_apply_momentum(params_momentum_buf_list: Tensors, dp_list: Tensors, momentum: float) -> None:
@@ -194,8 +194,8 @@ def resource_apply_momentum(params_momentum_buf_list: Tensors, dp_list: Tensors,
     for i, step in enumerate(dp_list):
         param, buffer = params_momentum_buf_list[2 * i : 2 * i + 2]
         moving = buffer.float() * momentum - step.float()
-        buffer.copy_(moving)
-        param.copy_(param.float() + moving)
+        store(buffer, moving)
+        store(param, param.float() + moving)
 
 
 def register(registry: Registry) -> None:

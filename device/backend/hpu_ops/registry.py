@@ -90,3 +90,8 @@ def same_lengths(operator: str, lists: dict[str, Sequence[Any]]) -> None:
     if len({len(items) for items in lists.values()}) > 1:
         lengths = ", ".join(f"{name} has {len(items)}" for name, items in lists.items())
         raise RuntimeError(f"hpu::{operator}: the lists must have the same number of tensors, but {lengths}")
+
+
+def store(target: Tensor, value: Tensor) -> None:
+    """Write a result into a tensor of its shape. A factor of one element makes a scalar's result one of shape (1,)."""
+    target.copy_(value.reshape(()) if target.dim() == 0 else value)

@@ -1,7 +1,8 @@
 """RMS normalization: x x gamma / sqrt(mean(x^2) + epsilon) over the last dimension, and its backward.
 
-The second result is the inverse root mean square of each row, which the backward takes. Where x and gamma have different
-types both results are float32. The fast forms compute the same; the card's shorter formulae are within their tolerance.
+The second result is the inverse root mean square of each row, which the backward takes. Where x and gamma have
+different types both results are float32. The fast forms compute the same; the card's shorter formulae are within their
+tolerance.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     out = x cos + turned(x) sin        turned: (x1, x2) -> (-x2, x1)
 
-`BLOCKWISE` (0) pairs element i with i + E/2, `PAIRWISE` (1) with its neighbour. Without `position_ids`, `offset` numbers at
-the front of the last dimension of sin and cos are passed over. With them, sin and cos have a row for each position (all
-other dimensions but the last are 1), and x (batch, heads, sequence, E) takes row `position_ids[batch, sequence]`.
+`BLOCKWISE` (0) pairs element i with i + E/2, `PAIRWISE` (1) with its neighbour. Without `position_ids`, `offset`
+numbers at the front of the last dimension of sin and cos are passed over. With them, sin and cos have a row for each
+position (all other dimensions but the last are 1), and x (batch, heads, sequence, E) takes row `position_ids[batch,
+sequence]`.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _forward_shapes(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | No
 
 
 def _seeded_forward(seed: Tensor, *arguments: Any) -> Three:
-    return forward(*arguments, generator=generator_of(seed))
+    return forward(*arguments, generator_of(seed))
 
 
 def generator_of(seed: Tensor) -> torch.Generator:
@@ -184,7 +184,7 @@ def _recomputing_shapes(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor 
 
 
 def _seeded_recomputing(seed: Tensor, *arguments: Any) -> Four:
-    return recomputing_forward(*arguments, seed=seed)
+    return recomputing_forward(*arguments, seed)
 
 
 def recomputing_backward(

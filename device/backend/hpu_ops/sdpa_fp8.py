@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from .attention import Setting, folded, gradients, kept, leading, parts, scale_of_kept
-from .fp8 import Scale
 from .fp8_format import is_fp8, require_card, round_to
 from .registry import Registry
 from .sdpa import TENSORS, check, drawn_seed, generator_of
+
+Scale = Tensor | float | None
 
 
 def scaled(tensor: Tensor, scale: Scale) -> Tensor:
@@ -36,7 +37,7 @@ def given(scale: Scale) -> bool:
 
 def quantized(values: Tensor, dtype: torch.dtype, scale: Scale, undo: Scale) -> Tensor:
     """`values` as the matrix engine sees them after rounding to `dtype` with `scale`; float32."""
-    if not is_fp8(dtype) or not given(scale):
+    if not is_fp8(dtype) or scale is None or not given(scale):
         return values
     coarse = scaled(round_to(scaled(values, scale), dtype), undo)
     if given(undo):
@@ -232,7 +233,7 @@ def register(registry: Registry) -> None:
         registry.operator(f"fp8_sdpa_fwd{form}({plain}", forward, _forward_shapes, random=random)
     registry.operator(
         f"fp8_sdpa_fwd_dropout_seed(Tensor seed, {plain}",
-        lambda seed, *rest: forward(*rest, generator=generator_of(seed)),
+        lambda seed, *rest: forward(*rest, generator_of(seed)),
         lambda seed, *rest: _forward_shapes(*rest),
     )
     for overload, scales in (("", tensors), (".scalar", numbers)):
@@ -249,19 +250,10 @@ def register(registry: Registry) -> None:
             )
         registry.operator(
             f"fp8_sdpa_recomp_fwd_dropout_seed{overload}(Tensor seed, {again}",
-            lambda seed, *rest: recomputing_forward(*rest, seed=seed),
+            lambda seed, *rest: recomputing_forward(*rest, seed),
             lambda seed, *rest: _recomputing_shapes(*rest),
         )
-    backward_scales = [
-        "d_scale_q",
-        "d_scale_k",
-        "d_scale_v",
-        "d_scale_s",
-        "d_scale_do",
-        "d_scale_ds",
-        "q_scale_s",
-        "q_scale_ds",
-    ]
+    backward_scales = (*NAMES[:3], "d_scale_s", "d_scale_do", "d_scale_ds", "q_scale_s", "q_scale_ds")
     registry.operator(
         "fp8_sdpa_bwd(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor P, Tensor? dm, bool is_causal, float p, "
         f"float scale, {', '.join(f'Tensor? {name}' for name in backward_scales)}, bool is_amax_ds, Tensor fwd_out) "

@@ -73,7 +73,7 @@ def _check_triangular(self: Tensor, first: Tensor | None = None, second: Tensor 
         raise RuntimeError(f"hpu::scaled_triangular_softmax: Self tensor must be 3D. It has shape {list(self.shape)}")
     if (first is None) != (second is None):
         raise RuntimeError(
-            "hpu::scaled_triangular_softmax: Inputs max and exp_sum_recpr must be both given or Null; give both, or none"
+            "hpu::scaled_triangular_softmax: Inputs max and exp_sum_recpr must be both given or Null; give both"
         )
     row = [*self.shape[:-1], 1]
     for tensor in (first, second):

@@ -1,6 +1,4 @@
-"""Data of sparse features in the shape that fbgemm and torchrec keep them: lengths per feature and sample, values behind
-one another.
-"""
+"""Sparse features as fbgemm and torchrec keep them: lengths per feature and sample, values behind one another."""
 
 from __future__ import annotations
 
@@ -114,7 +112,7 @@ def _bounds_check_shapes(indices: Tensor, offsets: Tensor, warning: Tensor, *res
 
 
 def split_permute_cat(input: Tensor, indices: Tensor, batch_size: int, num_features: int, dims: int) -> Tensor:
-    """habana_split_permute_cat: the features (of `dims` columns) of a (batch, features x dims) tensor in another order."""
+    """habana_split_permute_cat: the features of a (batch, features x dims) tensor in another order."""
     features = input.reshape(batch_size, num_features, dims)
     return features[:, indices.long()].reshape(batch_size, -1)
 

@@ -102,12 +102,53 @@ def backward(operator: Operator) -> list[Kernel]:
     ]
 
 
+def stored_backward(operator: Operator) -> list[Kernel]:
+    """sdpa_bwd: the probabilities come from memory, so the first product is not computed again."""
+    gradient, probabilities = operator.operand("grad"), operator.operand("P")
+    query, key, value = operator.operand("q"), operator.operand("k"), operator.operand("v")
+    found = (gradient, query, key, value, probabilities)
+    if None in found or len(operator.writes) < 3:
+        return [operator.tpc("sdpa_bwd", "attention", operator.elements)]
+    assert gradient is not None and query is not None and key is not None
+    assert value is not None and probabilities is not None
+    batch, queries, keys, width, value_width = _sizes(query, key, value)
+    dtype = factor_dtype(query, key)
+    slopes, changes = (operator.scratch(dtype, batch, queries, keys, in_memory=False) for _ in range(2))
+    rest = [operand for operand in operator.reads if operand not in found]
+    grad_query, grad_key, grad_value = operator.writes[:3]
+
+    def node(part: str, m: int, n: int, k: int, left: Touch, right: Touch, result: Touch) -> Kernel:
+        return product(operator, (batch, m, n, k), left, right, result, dtype=dtype, part=part)
+
+    return [
+        node("dp", queries, keys, value_width, touch(gradient), touch(value), _follow(slopes)),
+        operator.tpc(
+            "softmax_bwd",
+            "softmax",
+            slopes.window.elements * BACKWARD_OPERATIONS,
+            reads=[touch(probabilities), _follow(slopes), *(touch(operand) for operand in rest)],
+            writes=[_follow(changes), *(touch(operand) for operand in operator.writes[3:])],
+            dtype=dtype,
+            shape=slopes.window.sizes,
+            part="softmax",
+        ),
+        node("dv", keys, value_width, queries, touch(probabilities), touch(gradient), touch(grad_value)),
+        node("dq", queries, width, keys, _follow(changes), touch(key), touch(grad_query)),
+        node("dk", keys, width, queries, _follow(changes), touch(query), touch(grad_key)),
+    ]
+
+
 VARIANTS = ("flash_attention", "efficient_attention", "fused_attention_overrideable", "cudnn_attention",
             "flash_attention_for_cpu", "attention_math")  # fmt: skip
+
+# The card's own: with stored and with recomputed probabilities, as programs and as the compiler name them.
+CARD, FORMS = ("sdpa_fwd", "sdpa_recomp_fwd"), ("", "_dropout", "_non_dropout", "_dropout_seed")
 
 RULES: dict[str, Rule] = {
     **{f"_scaled_dot_product_{variant}": forward for variant in VARIANTS},
     **{f"_scaled_dot_product_{variant}_backward": backward for variant in VARIANTS},
-    **named(forward, "_flash_attention_forward _efficient_attention_forward sdpa_fwd sdpa_recomp_fwd"),
-    **named(backward, "_flash_attention_backward _efficient_attention_backward sdpa_bwd sdpa_recomp_bwd"),
+    **named(forward, "_flash_attention_forward _efficient_attention_forward"),
+    **dict.fromkeys((prefix + name + form for prefix in ("", "fp8_") for name in CARD for form in FORMS), forward),
+    **named(backward, "_flash_attention_backward _efficient_attention_backward sdpa_recomp_bwd"),
+    **named(stored_backward, "sdpa_bwd fp8_sdpa_bwd"),
 }

@@ -21,7 +21,7 @@ from .operator import Operator, Rule, touch, volume
 FORWARD, INPUT, WEIGHT = "convolution", "convolution_input", "convolution_weight"
 
 
-def _node(
+def convolution_node(
     operator: Operator, kind: str, shape: Shape, dtype: str, reads: list[Touch], write: Operand, part: str
 ) -> Kernel:
     batch, m, n, k = shape
@@ -48,7 +48,7 @@ def _positions(window: Window) -> int:
     return window.sizes[0] * volume(window.sizes[2:]) if len(window.sizes) > 1 else 1
 
 
-def _images(operand: Operand) -> Touch:
+def images(operand: Operand) -> Touch:
     return touch(operand, in_order=rows_in_order(operand.window))
 
 
@@ -72,8 +72,8 @@ def forward(operator: Operator) -> list[Kernel]:
     kind = INPUT if transposed else FORWARD
     shape = _shapes(groups, _positions((source if transposed else result).window), weight.window)[kind]
     rest = [operand for operand in operator.reads if operand is not source and operand is not weight]
-    reads = [_images(source), touch(weight, in_order=False), *(touch(operand, in_order=False) for operand in rest)]
-    return [_node(operator, kind, shape, factor_dtype(source, weight), reads, result, "")]
+    reads = [images(source), touch(weight, in_order=False), *(touch(operand, in_order=False) for operand in rest)]
+    return [convolution_node(operator, kind, shape, factor_dtype(source, weight), reads, result, "")]
 
 
 def backward(operator: Operator) -> list[Kernel]:
@@ -90,11 +90,11 @@ def backward(operator: Operator) -> list[Kernel]:
     kernels = []
     if "x" in made:
         kind = FORWARD if transposed else INPUT
-        reads = [_images(gradient), touch(weight, in_order=False)]
-        kernels.append(_node(operator, kind, shapes[kind], dtype, reads, made["x"], "dedx"))
+        reads = [images(gradient), touch(weight, in_order=False)]
+        kernels.append(convolution_node(operator, kind, shapes[kind], dtype, reads, made["x"], "dedx"))
     if "w" in made:
-        reads = [_images(gradient), _images(source)]
-        kernels.append(_node(operator, WEIGHT, shapes[WEIGHT], dtype, reads, made["w"], "dedw"))
+        reads = [images(gradient), images(source)]
+        kernels.append(convolution_node(operator, WEIGHT, shapes[WEIGHT], dtype, reads, made["w"], "dedw"))
     if "b" in made:
         kernels.append(
             operator.tpc(
@@ -110,6 +110,11 @@ def backward(operator: Operator) -> list[Kernel]:
             )
         )
     return kernels
+
+
+def product_shapes(groups: int, result: Window, weight: Window) -> dict[str, Shape]:
+    """The products of an ordinary convolution by its result."""
+    return _shapes(groups, _positions(result), weight)
 
 
 RULES: dict[str, Rule] = {

@@ -12,6 +12,7 @@ FORWARD: dict[str, float] = {
     "mse_loss": 3, "l1_loss": 3, "smooth_l1_loss": 6, "huber_loss": 6, "kl_div": LOGARITHM + 4,
     "binary_cross_entropy": 2 * LOGARITHM + 5, "binary_cross_entropy_with_logits": EXPONENTIAL + LOGARITHM + 6,
     "soft_margin_loss": EXPONENTIAL + LOGARITHM + 3, "multi_margin_loss": 4, "multilabel_margin_loss_forward": 4,
+    "ctc_loss_custom": EXPONENTIAL + LOGARITHM + 6,
     "_ctc_loss": EXPONENTIAL + LOGARITHM + 6, "cosine_embedding_loss": 8, "hinge_embedding_loss": 4,
     "margin_ranking_loss": 4, "poisson_nll_loss": EXPONENTIAL + 3,
 }  # fmt: skip
@@ -19,7 +20,7 @@ BACKWARD: dict[str, float] = {
     "mse_loss_backward": 3, "l1_loss_backward": 3, "smooth_l1_loss_backward": 6, "huber_loss_backward": 6,
     "kl_div_backward": 3, "binary_cross_entropy_backward": DIVISION + 4, "soft_margin_loss_backward": EXPONENTIAL + 4,
     "multi_margin_loss_backward": 4, "multilabel_margin_loss_backward": 4,
-    "_ctc_loss_backward": EXPONENTIAL + LOGARITHM + 6,
+    "ctc_loss_custom_backward": EXPONENTIAL + LOGARITHM + 6, "_ctc_loss_backward": EXPONENTIAL + LOGARITHM + 6,
 }  # fmt: skip
 
 

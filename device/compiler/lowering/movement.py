@@ -61,7 +61,7 @@ def rearrange(operator: Operator) -> list[Kernel]:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("copy", "_copy_from", "contiguous", "clone", "_to_copy", "to"), copy),
+    **dict.fromkeys(("copy", "_copy_from", "identity", "contiguous", "clone", "_to_copy", "to"), copy),
     **named(
         join,
         "cat _cat stack _stack concatenate split_copy split_with_sizes_copy unbind_copy hstack vstack "

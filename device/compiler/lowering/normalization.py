@@ -37,6 +37,12 @@ OPERATORS: dict[str, tuple[str, bool, int]] = {
     "batch_norm_elemt": ("batch_norm_apply", False, 1),
     "batch_norm_backward_reduce": ("batch_norm_bwd_reduce", True, 1),
     "batch_norm_backward_elemt": ("batch_norm_bwd_apply", True, 1),
+    "rms_norm": ("rms_norm_fwd", False, 1),
+    "rms_norm_fast": ("rms_norm_fast_fwd", False, 1),
+    "rms_norm_backward": ("rms_norm_bwd", True, 1),
+    "rms_norm_fast_backward": ("rms_norm_fast_bwd", True, 1),
+    "instance_norm": ("instance_norm_fwd", False, 2),
+    "instance_norm_backward": ("instance_norm_bwd", True, 2),
     "_weight_norm_interface": ("weight_norm_fwd", False, 1),
     "_weight_norm_interface_backward": ("weight_norm_bwd", True, 1),
 }
@@ -47,7 +53,7 @@ def normalization(operator: Operator) -> list[Kernel]:
     name, is_backward, passes = OPERATORS[operator.base]
     if name == "batch_norm_fwd" and not operator.attribute("training", True):
         name, passes = "batch_norm_inf", 1
-    source = operator.operand("input", "self", "grad_out", "grad_output")
+    source = operator.operand("input", "self", "data_in", "grad_out", "grad_output")
     elements = source.window.elements if source is not None else operator.elements
     rms = "rms" in name
     per_element = {

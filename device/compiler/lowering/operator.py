@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-from ...graph.ir import Node, Operand
+from ...graph.ir import Node, Operand, Window
 from ..kernel import Kernel, Touch
 from ..layout import dense, is_in_order, item_bytes, run_bytes
 from ..program import Engine, ProgramBuffer
 
 # In-place operators whose new value does not depend on the old one.
 OVERWRITING = frozenset(
-    {"copy", "fill", "zero", "uniform", "normal", "bernoulli", "random", "exponential", "log_normal", "cauchy",
-     "geometric"}
+    {"copy", "copy_to_fp8", "fill", "zero", "uniform", "normal", "bernoulli", "random", "exponential", "log_normal",
+     "cauchy", "geometric"}
 )  # fmt: skip
 
 # As kernels are named: 8-bit floats by their exponent bits, booleans as bytes.
@@ -144,6 +145,15 @@ Rule = Callable[[Operator], list[Kernel]]
 def named(rule: Rule, names: str) -> dict[str, Rule]:
     """One rule for operators of several names, parted by spaces."""
     return dict.fromkeys(names.split(), rule)
+
+
+def transposed(window: Window, turned: bool = True) -> Window:
+    """The window with its last two dimensions changed, where `turned`."""
+    if not turned or len(window.sizes) < 2:
+        return window
+    sizes, strides = list(window.sizes), list(window.strides)
+    sizes[-2:], strides[-2:] = sizes[:-3:-1], strides[:-3:-1]
+    return replace(window, sizes=tuple(sizes), strides=tuple(strides))
 
 
 def volume(sizes: Iterable[int]) -> int:

@@ -19,6 +19,14 @@ UPDATES: dict[str, tuple[str, float]] = {
     "_fused_adamw": ("optimizer_adamw_bwd", ADAM + 1),
     "_fused_sgd": ("optimizer_sgd_bwd", 4),
     "_fused_adagrad": ("optimizer_adagrad_bwd", SQUARE_ROOT + DIVISION + 4),
+    "optimizer_adamw": ("optimizer_adamw_bwd", ADAM + 1),
+    "optimizer_sgd": ("optimizer_sgd_bwd", 4),
+    "optimizer_sgd_momentum": ("optimizer_sgd_bwd", 7),
+    "optimizer_adagrad": ("optimizer_adagrad_bwd", SQUARE_ROOT + DIVISION + 4),
+    "optimizer_ema": ("optimizer_ema_bwd", 3),
+    "optimizer_lars": ("optimizer_lars_bwd", 8),
+    "optimizer_lamb_phase1": ("optimizer_lamb_phase1_bwd", ADAM + 6),
+    "optimizer_lamb_phase2": ("optimizer_lamb_phase2_bwd", 3),
 }
 FOREACH = "_foreach_"
 AMP = {"_amp_foreach_non_finite_check_and_unscale": 3.0, "_amp_update_scale": 8.0}
@@ -105,4 +113,90 @@ def foreach(operator: Operator) -> list[Kernel]:
     return kernels
 
 
-RULES: dict[str, Rule] = {**dict.fromkeys(UPDATES, update), **dict.fromkeys(AMP, foreach)}
+def momentum(operator: Operator) -> list[Kernel]:
+    """optimizer_resource_apply_momentum: parameters and buffers alternate in one list."""
+    pairs, gradients = operator.listed("params_momentum_buf_list"), operator.listed("dp_list")
+    kernels = []
+    for position, gradient in enumerate(gradients):
+        both = pairs[2 * position : 2 * position + 2]
+        kernels.append(
+            operator.tpc(
+                "optimizer_resource_apply_momentum_bwd",
+                "optimizer",
+                gradient.window.elements * 3.0,
+                reads=[touch(operand) for operand in (*both, gradient)],
+                writes=[touch(operand) for operand in both],
+                dtype=gradient.window.dtype,
+                shape=gradient.window.sizes,
+                part=str(position),
+            )
+        )
+    return kernels
+
+
+def norm(operator: Operator) -> list[Kernel]:
+    """fused_norm_, fused_clip_norm, optimizer_lamb_fused_norm: a sum of squares for each tensor, their root, and, where
+    gradients are clipped, a product for each.
+    """
+    gradients = operator.listed("grad")
+    if operator.base == "fused_clip_norm":
+        gradients = gradients[:-1]
+    sums = operator.scratch("Float", max(1, len(gradients)))
+    single = touch(sums, nbytes=4)
+    kernels = [
+        operator.tpc(
+            "reduce_sum_square_fwd",
+            "reduction",
+            2.0 * gradient.window.elements,
+            reads=[touch(gradient)],
+            writes=[single],
+            dtype=gradient.window.dtype,
+            shape=gradient.window.sizes,
+            part=f"square_{position}",
+            entry=gradient.window.elements,
+        )
+        for position, gradient in enumerate(gradients)
+    ]
+    rest = [operand for operand in operator.reads if operand not in gradients]
+    changed = {(operand.buffer, operand.window) for operand in gradients}
+    results = [operand for operand in operator.writes if (operand.buffer, operand.window) not in changed]
+    kernels.append(
+        operator.tpc(
+            "norm_fwd",
+            "reduction",
+            len(gradients) + SQUARE_ROOT + DIVISION,
+            reads=[touch(sums), *(touch(operand) for operand in rest)],
+            writes=[touch(operand) for operand in results],
+            dtype="Float",
+            shape=(len(gradients),),
+            part="norm",
+        )
+    )
+    if operator.base == "optimizer_lamb_fused_norm":
+        return kernels
+    factor = [touch(operand) for operand in results[:1]]
+    for position, gradient in enumerate(gradients):
+        elements = gradient.window.elements
+        kernels.append(
+            operator.tpc(
+                "mult_fwd",
+                "elementwise",
+                float(elements),
+                reads=[touch(gradient), *factor],
+                writes=[touch(gradient)],
+                dtype=gradient.window.dtype,
+                shape=gradient.window.sizes,
+                part=f"clip_{position}",
+                entry=elements,
+                exit=elements,
+            )
+        )
+    return kernels
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(UPDATES, update),
+    **dict.fromkeys(AMP, foreach),
+    **dict.fromkeys(("fused_norm", "fused_clip_norm", "optimizer_lamb_fused_norm"), norm),
+    "optimizer_resource_apply_momentum": momentum,
+}

@@ -47,6 +47,7 @@ COUNTS: dict[str, float] = {
     "mish": EXPONENTIAL + LOGARITHM + TANH + 2, "mish_backward": EXPONENTIAL + LOGARITHM + TANH + SIGMOID + 6,
     "softplus": EXPONENTIAL + LOGARITHM + 2, "softplus_backward": SIGMOID + 2, "log_sigmoid_forward": SIGMOID,
     "log_sigmoid_backward": EXPONENTIAL + DIVISION + 3, "elu": EXPONENTIAL + 3, "elu_backward": EXPONENTIAL + 4,
+    "exp_fast_math": EXPONENTIAL, "sqrt_fast_math": SQUARE_ROOT, "rsqrt_fast_math": SQUARE_ROOT,
     "glu": SIGMOID + 1, "glu_backward": SIGMOID + 4, "special_entr": LOGARITHM + 2,
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import hpu
+from ..utils.internal import is_lazy
 from . import (
     hccl,
     observer,
@@ -40,6 +41,7 @@ __all__ = [
     "hpu_set_env",
     "hpu_set_inference_env",
     "hpu_teardown_inference_env",
+    "is_lazy",
     "iter_mark_step",
     "mark_step",
     "observer",

@@ -76,9 +76,9 @@ def _guard_inductor(inductor: ModuleType) -> None:
 
 
 def _keep_layouts(module: ModuleType) -> None:
-    # PyTorch assumes that results on hpu are always contiguous. Here they have the layout that they have everywhere, and
-    # what is traced must be what runs.
-    module.is_noncontiguous_supported = lambda device: True
+    # PyTorch assumes that results on hpu are always contiguous. Here they have the layout that they have everywhere,
+    # and what is traced must be what runs.
+    setattr(module, "is_noncontiguous_supported", lambda device: True)  # noqa: B010 (a name of PyTorch's module)
 
 
 def register() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from device.backend import runtime
+from device.environment import flag
 from device.events import EventId, dispatcher
 
 Stats = list[tuple[str, Any]]
@@ -57,7 +57,9 @@ class Metric:
 
 
 class GraphCompilation(Metric):
-    """Compiled graphs; times in microseconds. With PT_HPU_METRICS_GC_DETAILS also each recipe's name and duration."""
+    """Compiled graphs; times in microseconds. Also each recipe's name and duration, if PT_HPU_METRICS_GC_DETAILS asks
+    for them when the statistics are read.
+    """
 
     NAME = "graph_compilation"
     EVENTS = (EventId.GRAPH_COMPILATION,)
@@ -73,14 +75,13 @@ class GraphCompilation(Metric):
     def stats(self) -> Stats:
         average: float = self._total / self._number if self._number else 0
         rows: Stats = [("TotalNumber", self._number), ("TotalTime", self._total), ("AvgTime", average)]
-        return [*rows, ("recipe", list(self._recipes))] if runtime.settings().recipe_details else rows
+        return [*rows, ("recipe", list(self._recipes))] if flag("PT_HPU_METRICS_GC_DETAILS", False) else rows
 
     def _count(self, kind: EventId, parameters: dict[str, Any]) -> None:
         duration = int(parameters["duration"])
         self._number += 1
         self._total += duration
-        if runtime.settings().recipe_details:
-            self._recipes.append((parameters["recipe"], duration))
+        self._recipes.append((parameters["recipe"], duration))
 
 
 class CpuFallback(Metric):

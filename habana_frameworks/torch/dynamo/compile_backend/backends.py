@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import register_backend
 
+from device.backend import runtime
 from device.environment import flag
 from device.errors import ConfigurationError, HpuError
 
@@ -33,9 +35,14 @@ def hpu_backend(graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any
     Takes `options` of torch.compile, names of `config`; `mode` has no effect.
 
     Raises:
-        HpuError: PT_HPU_DISALLOW_TORCH_COMPILE is set.
+        HpuError: the process is in lazy mode, or PT_HPU_DISALLOW_TORCH_COMPILE is set.
         ConfigurationError: an option that does not exist.
     """
+    if runtime.settings().lazy:
+        raise HpuError(
+            "hpu_backend does not exist in lazy mode, in which this process runs: set PT_HPU_LAZY_MODE=0 before "
+            "habana_frameworks.torch is imported, or leave torch.compile out"
+        )
     if flag("PT_HPU_DISALLOW_TORCH_COMPILE", False):
         raise HpuError(
             "torch.compile is not allowed in this process: PT_HPU_DISALLOW_TORCH_COMPILE is set. Unset it, or leave "
@@ -72,3 +79,8 @@ def aot_hpu_training_backend(graph_module: torch.fx.GraphModule, example_inputs:
 def aot_hpu_inference_backend(graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
     """The name of `hpu_backend` for inference before release 1.13."""
     return hpu_backend(graph_module, example_inputs, **kwargs)
+
+
+if runtime.settings().lazy:  # who imports this module may decorate with the backend; the first call tells
+    for _backend in (hpu_backend, aot_hpu_training_backend, aot_hpu_inference_backend):
+        register_backend(_backend)

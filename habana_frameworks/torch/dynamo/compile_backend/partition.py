@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -124,7 +125,7 @@ def partition(module: GraphModule, split_at_collectives: bool) -> GraphModule:
     if split_at_collectives:
         _wait_late(module.graph, levels)
     outer = Graph()
-    built = GraphModule(module, outer)
+    held: dict[str, Any] = {}  # clusters, and what the program has as attributes
     values: dict[Node, Node] = {}
     body: list[Node] = []
     output = None
@@ -135,6 +136,8 @@ def partition(module: GraphModule, split_at_collectives: bool) -> GraphModule:
             body.append(node)
         else:
             values[node] = outer.node_copy(node, lambda operand: values[operand])
+            if node.op == "get_attr":
+                held[str(node.target)] = operator.attrgetter(str(node.target))(module)
     ordered = _in_order(body, levels)
     clusters = 0
     start = 0
@@ -151,7 +154,7 @@ def partition(module: GraphModule, split_at_collectives: bool) -> GraphModule:
         name = f"cluster_{clusters}"
         clusters += 1
         cluster, taken, given = _cluster_of(module, group)
-        built.add_submodule(name, cluster)
+        held[name] = cluster
         call = outer.call_module(name, tuple(values[operand] for operand in taken))
         call.meta["clustered"] = group
         for number, node in enumerate(given):
@@ -160,5 +163,4 @@ def partition(module: GraphModule, split_at_collectives: bool) -> GraphModule:
     if output is not None:
         outer.node_copy(output, lambda operand: values[operand])
     outer.lint()
-    built.recompile()
-    return built
+    return GraphModule(held, outer)

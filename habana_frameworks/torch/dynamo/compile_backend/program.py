@@ -55,7 +55,9 @@ def _laid_out(value: Any, strides: tuple[int, ...] | None) -> Any:
     """A result in the layout that what follows was traced with."""
     if strides is None or not isinstance(value, torch.Tensor) or value.stride() == strides or value.numel() < 2:
         return value
-    if all(size == 1 or mine == wanted for size, mine, wanted in zip(value.shape, value.stride(), strides, strict=True)):
+    if all(
+        size == 1 or mine == wanted for size, mine, wanted in zip(value.shape, value.stride(), strides, strict=True)
+    ):
         return value
     return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 

@@ -11,7 +11,7 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
 class CTCLoss(torch.autograd.Function):
-    """`CTCLoss.apply(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False)`.
+    """`apply(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False)`.
 
     Shapes as torch.nn.CTCLoss: log_probs (T, N, C) or (T, C), targets (N, S) or one after the other.
     """

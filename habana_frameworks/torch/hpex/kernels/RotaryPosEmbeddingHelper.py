@@ -25,14 +25,15 @@ def _matched(p: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tenso
 def apply_rotary_pos_emb(p: Tensor, *args: Any) -> Tensor:
     """p cos + turned(p) sin.
 
-    `apply_rotary_pos_emb(p, cos, sin, position_ids=None, offset=0, mode=BLOCKWISE)`: with `position_ids` cos and sin have a
-    row for each position; without, `offset` numbers at the front of their last dimension are passed over.
+    `apply_rotary_pos_emb(p, cos, sin, position_ids=None, offset=0, mode=BLOCKWISE)`: with `position_ids` cos and sin
+    have a row for each position; without, `offset` numbers at the front of their last dimension are passed over.
     `apply_rotary_pos_emb(p, rope_cache)`: cos and sin together, as in ChatGLM.
     """
     if len(args) == 1:
         return RotaryPosEmbeddingHelperV3.apply(p, args[0])
-    defaults = (None, 0, RotaryPosEmbeddingMode.BLOCKWISE)
-    cos, sin, position_ids, offset, mode = (*args, *defaults[len(args) - 2 :])
+    defaults: tuple[Any, ...] = (None, 0, RotaryPosEmbeddingMode.BLOCKWISE)
+    given: tuple[Any, ...] = args + defaults[len(args) - 2 :]
+    cos, sin, position_ids, offset, mode = given
     p, cos, sin = _matched(p, cos, sin)
     return torch.ops.hpu.rotary_pos_embedding(p, sin, cos, position_ids, offset, mode.value)
 

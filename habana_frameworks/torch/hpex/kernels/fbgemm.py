@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def split_embedding_codegen_lookup_function(
         raise ValueError(f"Only PoolingMode.SUM (0) is supported for HPU; got {pooling_mode}")
     if total_D != D_offsets[-1]:
         raise ValueError(f"total_D ({total_D}) must match D_offsets[-1] ({D_offsets[-1]})")
-    widths = {end - start for start, end in zip(D_offsets, D_offsets[1:], strict=False)}
+    widths = {end - start for start, end in pairwise(D_offsets)}
     if len(widths) != 1:
         raise ValueError(f"HPU supports only constant D_offsets' distances, but they are {sorted(widths)}")
     width, tables = widths.pop(), len(D_offsets) - 1

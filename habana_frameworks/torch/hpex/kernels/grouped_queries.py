@@ -1,7 +1,7 @@
 """Grouped queries: several heads of queries share one of keys and values.
 
-The operators broadcast, so queries (batch, heads, length, E) become (batch, groups, heads per group, length, E), keys and
-values get a dimension of 1 there, and nothing is repeated in memory. A single head of keys broadcasts as it is.
+The operators broadcast, so queries (batch, heads, length, E) become (batch, groups, heads per group, length, E), keys
+and values get a dimension of 1 there, and nothing is repeated in memory. A single head of keys broadcasts as it is.
 """
 
 from __future__ import annotations

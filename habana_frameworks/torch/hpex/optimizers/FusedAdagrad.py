@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from ...core import mark_step
-from .gradients import check_at_least, on_card, parameters_with_gradients
+from ...core.step import _mark_step_if_lazy as mark_step
+from .gradients import check_at_least, gradients_of, on_card, parameters_with_gradients
 
 
 class FusedAdagrad(Optimizer):
@@ -57,7 +57,7 @@ class FusedAdagrad(Optimizer):
                     initial = group["initial_accumulator_value"]
                     self.state[parameter]["sum"] = torch.full_like(parameter, initial)
             torch.ops.hpu.optimizer_adagrad(
-                [parameter.grad for parameter in parameters],
+                gradients_of(parameters),
                 [parameter.detach() for parameter in parameters],
                 [self.state[parameter]["sum"] for parameter in parameters],
                 on_card(group["step"], parameters[0], torch.int32),

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from ...core import mark_step
+from ...core.step import _mark_step_if_lazy as mark_step
 from .adamw_moments import new_state, step_size, update
-from .gradients import check_at_least, check_betas, parameters_with_gradients
+from .gradients import check_at_least, check_betas, gradients_of, parameters_with_gradients
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class FusedAdamW(Optimizer):
             group["step"] = self._steps_before(group, states) + 1
             lr = float(group["lr"])
             size = step_size(lr, group["betas"], group["step"], self.is_bias_correction(group))
-            gradients = [parameter.grad for parameter in parameters]
+            gradients = gradients_of(parameters)
             decay = 1.0 - group["weight_decay"] * lr
             update(parameters, gradients, states, size, group["betas"], group["eps"], decay)
         mark_step()

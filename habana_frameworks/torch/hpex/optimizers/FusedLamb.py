@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ...core import mark_step
-from .gradients import check_at_least, check_betas, on_card, parameters_with_gradients
+from ...core.step import _mark_step_if_lazy as mark_step
+from .gradients import check_at_least, check_betas, gradients_of, on_card, parameters_with_gradients
 
 
 class FusedLamb(Optimizer):
@@ -67,7 +67,7 @@ class FusedLamb(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         groups = [(group, parameters_with_gradients(group, "FusedLamb")) for group in self.param_groups]
-        gradients = [parameter.grad for _, parameters in groups for parameter in parameters]
+        gradients = [gradient for _, parameters in groups for gradient in gradients_of(parameters)]
         if not gradients:
             return loss
         clip = self._clip(gradients)
@@ -97,7 +97,7 @@ class FusedLamb(Optimizer):
         steps = [torch.empty_like(weight) for weight in weights]
         mark_step()
         torch.ops.hpu.optimizer_lamb_phase1(
-            [parameter.grad for parameter in parameters],
+            gradients_of(parameters),
             weights,
             [self.state[parameter]["exp_avg"] for parameter in parameters],
             [self.state[parameter]["exp_avg_sq"] for parameter in parameters],

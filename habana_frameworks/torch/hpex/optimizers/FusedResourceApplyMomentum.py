@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from ...core import mark_step
-from .gradients import check_at_least, parameters_with_gradients
+from ...core.step import _mark_step_if_lazy as mark_step
+from .gradients import check_at_least, gradients_of, parameters_with_gradients
 
 
 class FusedResourceApplyMomentum(Optimizer):
@@ -52,7 +52,7 @@ class FusedResourceApplyMomentum(Optimizer):
                     state["momentum_buffer"] = torch.zeros_like(parameter)
                 pairs += [parameter.detach(), state["momentum_buffer"]]
             mark_step()
-            gradients = [parameter.grad for parameter in parameters]
+            gradients = gradients_of(parameters)
             torch.ops.hpu.optimizer_resource_apply_momentum(pairs, gradients, float(group["momentum"]))
             mark_step()
         return loss

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ...core import mark_step
-from .gradients import check_at_least, on_card, parameters_with_gradients
+from ...core.step import _mark_step_if_lazy as mark_step
+from .gradients import check_at_least, gradients_of, on_card, parameters_with_gradients
 
 
 class FusedSGD(Optimizer):
@@ -64,7 +64,7 @@ class FusedSGD(Optimizer):
     @staticmethod
     def _plain(group: dict[str, Any], parameters: list[Tensor]) -> None:
         torch.ops.hpu.optimizer_sgd(
-            [parameter.grad for parameter in parameters],
+            gradients_of(parameters),
             [parameter.detach() for parameter in parameters],
             on_card(group["lr"], parameters[0]),
             float(group["weight_decay"]),
@@ -80,7 +80,7 @@ class FusedSGD(Optimizer):
         for parameter in parameters if epoch == 0 else ():
             self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         torch.ops.hpu.optimizer_sgd_momentum(
-            [parameter.grad for parameter in parameters],
+            gradients_of(parameters),
             [parameter.detach() for parameter in parameters],
             [self.state[parameter]["momentum_buffer"] for parameter in parameters],
             on_card(epoch, parameters[0], torch.int32),

@@ -1,4 +1,7 @@
-"""Adagrad on the rows of an embedding that a step has used: `forward(gradients, weights, moments, indices, lr, valid_count)`."""
+"""Adagrad on the rows of an embedding that a step has used.
+
+`forward(gradients, weights, moments, indices, learning_rate, valid_count)`.
+"""
 
 from __future__ import annotations
 

@@ -39,6 +39,11 @@ def parameters_with_gradients(group: dict[str, Any], optimizer: str, instead: st
     return found
 
 
+def gradients_of(parameters: list[Tensor]) -> list[Tensor]:
+    """Their gradients."""
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
 def on_card(value: float, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """A number as a tensor of one element beside `like`: a new value then makes no new recipe."""
     return torch.tensor([float(value)], dtype=dtype).to(like.device, non_blocking=True)

@@ -84,8 +84,8 @@ class ModuleCacher:
         disable_tensor_cache: bool = False,
         dry_run: bool = False,
     ) -> nn.Module:
-        """Cache the module; it gets `set_iteration_count`, `capture_start`, `capture_end`, `is_hpugraph_tracing` and
-        `clear_cache`.
+        """Cache the module, anew if it is cached already. It gets `set_iteration_count`, `capture_start`,
+        `capture_end`, `is_hpugraph_tracing` and `clear_cache`.
 
         Args:
             model: a module; wrap it for data parallelism afterwards.
@@ -102,16 +102,16 @@ class ModuleCacher:
             dry_run: accepted, a capture never runs; likewise PT_HPUGRAPH_ENABLE_DRY_RUN.
 
         Raises:
-            RuntimeError: it is no module, is wrapped for data parallelism, or is cached already.
+            RuntimeError: it is no module, or is wrapped for data parallelism.
         """
         if not isinstance(model, nn.Module):
             raise HpuError(f"ModuleCacher takes a module, not {type(model).__name__}")
-        if isinstance(model.__dict__.get("forward"), CachedForward):
-            raise HpuError(f"{type(model).__name__} is cached already; cache it once")
         self._forget()
         self.inplace = inplace
         model = model if inplace else copy.copy(model)
-        original = model.forward if inplace or "forward" in model.__dict__ else type(model).forward.__get__(model)
+        original = model.forward
+        if isinstance(original, CachedForward):  # cached before, as by a trainer that trains twice
+            original = original.__wrapped__
         self.model = model
         self.use_lfu = use_lfu
         self.allow_unused_input = allow_unused_input

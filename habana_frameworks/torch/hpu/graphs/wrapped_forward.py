@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from device import strict
 from device.backend import runtime
 from device.hpu_graph import HPUGraph
 from device.streams import Stream, StreamContext, default_stream
@@ -98,10 +100,25 @@ def _capture(
     return CachedParams(_split(tensors, graph), outputs, graph, about, options.asynchronous)
 
 
+def _refuse_overwriting(static: Any, inputs: Any) -> None:
+    """Raises StrictError: the caller still has a tensor of the captured call, and gives another one now."""
+    held, given = list(get_user_input_tensor_list(static)), get_user_input_tensor_list(inputs)
+    for index, new in enumerate(given):
+        old, held[index] = held[index], new
+        # Referenced by the kept call, by `old`, and by the question itself.
+        if old is not new and sys.getrefcount(old) > 3:
+            strict.refuse(
+                f"a replay is about to overwrite input {index} of the call that was captured, which is still in use: "
+                "on the card it would have the values of this call. Pass a clone, or disable_tensor_cache=True"
+            )
+
+
 def _replay(cached: CachedParams, inputs: Any) -> Any:
     if cached.state is not None:
         cached.state.check(STALE)
     if cached.out_tinfo_list is None:
+        if strict.enabled():
+            _refuse_overwriting(cached.graph_inputs, inputs)
         copy_to(cached.graph_inputs, inputs)
         cached.graph.replay(cached.asynchronous)
     else:
@@ -261,7 +278,8 @@ def wrap_in_hpu_graph(
     dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> nn.Module:
-    """`module` with its forward captured at the first call of a form, as `wrap_in_hpu_graph_func` does.
+    """`module` with its forward captured at the first call of a form, as `wrap_in_hpu_graph_func` does; one that is
+    wrapped already is wrapped anew.
 
     It gets `clear_cache()`, `clear_inputs()` and `hpu_graph_statistics()`. The values of its parameters may change;
     moving or replacing them makes the captured graphs stale, which is an error at the next call.
@@ -272,7 +290,8 @@ def wrap_in_hpu_graph(
     if not isinstance(module, nn.Module):
         raise TypeError(f"wrap_in_hpu_graph takes a module, not {type(module).__name__}; use wrap_in_hpu_graph_func")
     options = Options(asynchronous, disable_tensor_cache, dry_run, max_graphs)
-    forward = WrappedForward(module.forward, options, module)
+    plain = module.forward.__wrapped__ if isinstance(module.forward, WrappedForward) else module.forward
+    forward = WrappedForward(plain, options, module)
     module.forward = forward  # type: ignore[method-assign]
     module.clear_cache = forward.clear_cache  # type: ignore
     module.clear_inputs = forward.clear_inputs  # type: ignore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ...kernels import FusedSDPA
+from ...kernels.FusedSDPA import FusedSDPA
 
 
 class FusedAttention(nn.Module):

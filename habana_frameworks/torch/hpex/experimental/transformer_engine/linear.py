@@ -53,6 +53,7 @@ class Linear(nn.Module):
         in_features, out_features, bias: as nn.Linear.
         params_dtype: of weight and bias.
         skip_weight_param_allocation: leave both None, to be set afterwards.
+        device: of weight and bias: they are made on the card.
         minimize_memory, and other options of the library: accepted; they choose how it keeps weights, not results.
     """
 
@@ -64,7 +65,7 @@ class Linear(nn.Module):
         params_dtype: torch.dtype = torch.float32,
         skip_weight_param_allocation: bool = False,
         minimize_memory: bool = False,
-        device: torch.device | str = "cpu",
+        device: torch.device | str = "hpu",
         **options: Any,
     ) -> None:
         super().__init__()

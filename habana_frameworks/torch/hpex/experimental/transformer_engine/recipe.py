@@ -56,7 +56,7 @@ class DelayedScaling:
             )
         if not callable(self.amax_compute_algo) and self.amax_compute_algo not in ALGORITHMS:
             raise ValueError(
-                f"amax_compute_algo must be one of {', '.join(ALGORITHMS)}, or a function; got {self.amax_compute_algo!r}"
+                f"amax_compute_algo must be {' or '.join(ALGORITHMS)}, or a function; got {self.amax_compute_algo!r}"
             )
         if not isinstance(self.fp8_format, Format):
             raise ValueError(f"fp8_format must be a Format such as Format.HYBRID; got {self.fp8_format!r}")

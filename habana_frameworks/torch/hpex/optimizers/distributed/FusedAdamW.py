@@ -45,7 +45,7 @@ class FusedAdamW:
         params = self.param_group["params"]
         if len(params) != len(gradients):
             raise ValueError(
-                f"there are {len(params)} parameters and {len(gradients)} gradients; give one gradient, or None, for each"
+                f"there are {len(params)} parameters and {len(gradients)} gradients; give one, or None, for each"
             )
         pairs = [(param, grad) for param, grad in zip(params, gradients, strict=True) if grad is not None]
         if not pairs:
