@@ -9,7 +9,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from ...core.step import _mark_step_if_lazy as mark_step
+from ...core.step_closure import _mark_step_if_lazy as mark_step
 from ..optimizers.gradients import on_card
 
 

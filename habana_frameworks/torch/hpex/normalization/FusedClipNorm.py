@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from ...core.step import _mark_step_if_lazy as mark_step
+from ...core.step_closure import _mark_step_if_lazy as mark_step
 
 
 class FusedClipNorm:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from ...core.step import _mark_step_if_lazy as mark_step
+from ...core.step_closure import _mark_step_if_lazy as mark_step
 from .adamw_moments import new_state, step_size, update
 from .gradients import check_at_least, check_betas, gradients_of, parameters_with_gradients
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from ...core.step import _mark_step_if_lazy as mark_step
+from ...core.step_closure import _mark_step_if_lazy as mark_step
 from .gradients import on_card
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...core.step import _mark_step_if_lazy as mark_step
+from ...core.step_closure import _mark_step_if_lazy as mark_step
 
 
 class Adam(torch.optim.Adam):
