@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from . import functional
 from .adaptations import adapt
+from .emulation import group_without_communication, is_distributed_emulation_enabled
 from .handles import keep_alive
 from .process_group import HcclProcessGroup
 
@@ -16,7 +17,9 @@ from .process_group import HcclProcessGroup
 def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
     """Register the backend with torch.distributed, for tensors of these device types; again is harmless."""
 
-    def create(options: Any, backend_options: Any) -> HcclProcessGroup:
+    def create(options: Any, backend_options: Any) -> Any:
+        if is_distributed_emulation_enabled():
+            return group_without_communication(options.group_rank, options.group_size, backend_options)
         return HcclProcessGroup(
             store=options.store,
             rank=options.group_rank,
