@@ -12,7 +12,6 @@ from typing import Any
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeProcessGroup
-from torch.distributed import rendezvous
 
 from device import flags
 from device.errors import ConfigurationError
@@ -42,6 +41,8 @@ def distributed_emulation_apply_if_enabled() -> None:
         print(f"hpu: rank {keep} of the job runs alone; rank {rank} ends here", file=sys.stderr)
         sys.stdout.flush()
         sys.exit(0)
+    # `torch.distributed.rendezvous` is the function of that name.
+    rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
     rendezvous._create_c10d_store = lambda *arguments, **options: dist.HashStore()
 
 

@@ -1,7 +1,7 @@
 """`python -m launcher.api_coverage`: the page of the Gaudi software's names, and how far each works here.
 
-Names and gaps are data (`configs/api/`); whether a name exists is asked of the modules. One that exists and has no gap
-is full, one with a gap partial; one that is not there, or only refuses, is absent.
+Names and gaps are data (`configs/api/`); whether a name exists is asked of the modules. A name without a gap that is
+there is full, one with a gap partial; one that is not there, or only refuses, is absent.
 """
 
 from __future__ import annotations
