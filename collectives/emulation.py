@@ -11,7 +11,6 @@ import sys
 from typing import Any
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import FakeProcessGroup
 
 from device import flags
 from device.errors import ConfigurationError
@@ -44,8 +43,3 @@ def distributed_emulation_apply_if_enabled() -> None:
     # `torch.distributed.rendezvous` is the function of that name.
     rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
     rendezvous._create_c10d_store = lambda *arguments, **options: dist.HashStore()
-
-
-def group_without_communication(rank: int, size: int, options: Any) -> FakeProcessGroup:
-    """A process group of `size` ranks in which every call is done at once."""
-    return FakeProcessGroup._create_internal(rank, size, options or FakeProcessGroup.Options())

@@ -9,9 +9,10 @@ import torch.distributed as dist
 
 from . import functional
 from .adaptations import adapt
-from .emulation import group_without_communication, is_distributed_emulation_enabled
+from .emulation import is_distributed_emulation_enabled
 from .handles import keep_alive
 from .process_group import HcclProcessGroup
+from .silent_group import SilentGroup
 
 
 def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
@@ -19,7 +20,7 @@ def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
 
     def create(options: Any, backend_options: Any) -> Any:
         if is_distributed_emulation_enabled():
-            return group_without_communication(options.group_rank, options.group_size, backend_options)
+            return SilentGroup(options.group_rank, options.group_size, options.group_id, devices)
         return HcclProcessGroup(
             store=options.store,
             rank=options.group_rank,
