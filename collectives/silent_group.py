@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
+from torch._C import _distributed_c10d
 
 from .identity import Identity
 
@@ -17,7 +17,8 @@ Tensors = Sequence[torch.Tensor]
 def _done(tensors: Any = ()) -> dist.Work:
     future: torch.futures.Future[Any] = torch.futures.Future()
     future.set_result(list(tensors))
-    work: dist.Work = _create_work_from_future(future)
+    create: Any = vars(_distributed_c10d)["_create_work_from_future"]  # which PyTorch's stubs leave out
+    work: dist.Work = create(future)
     return work
 
 
