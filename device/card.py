@@ -101,6 +101,7 @@ class Card:
             self._residency.abandon()
             recording.abandon()
             raise
+        used = constants.used_by(recording)
         if flags.get("PT_COMPILE_ONLY_MODE"):
             recording.abandon()
         else:
@@ -108,10 +109,11 @@ class Card:
             self._in_flight.launched(recording.epoch, number)
             if loaded.admission is not None:
                 self.recipes.ran(loaded, loaded.admission)
-            constants.write()
             loaded.run(recording)
         if captured is not None:
             captured.add(loaded, recording)
+        else:
+            constants.write(used)
         # Told last: a listener may use the card, which waits until this graph has run.
         dispatcher.publish(event, {"recipe_id": recipe.signature[:16]})
         self._resume()

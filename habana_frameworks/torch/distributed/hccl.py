@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from collectives.api import register  # with all of the package's names, while they are ours
+from collectives.api import distributed_emulation_apply_if_enabled, register  # with all of the package's names, while they are ours
 from device.modules import visible_modules
 
 _DEFAULTS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}
@@ -57,5 +57,6 @@ def initialize_distributed_hpu(
     return size, own, local
 
 
+distributed_emulation_apply_if_enabled()
 register()
 initialize_distributed_hpu()
