@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import modules
 from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
 from .compiler.recipe import Recipe
@@ -33,10 +32,12 @@ from .timeline import Timeline
 class Card:
     """The card that this process holds."""
 
-    def __init__(self, spec: CardSpec, settings: Settings, bridge: Any, limits: PoolLimits | None = None) -> None:
+    def __init__(
+        self, spec: CardSpec, settings: Settings, bridge: Any, module: int, limits: PoolLimits | None = None
+    ) -> None:
         self.spec = spec
         self.settings = settings
-        self.module = modules.own_module()
+        self.module = module
         self.journal = Journal()
         self.log = RunLog() if settings.keep_log else None
         self.timeline = Timeline(spec, launch_thread=settings.launch_thread, log=self.log)

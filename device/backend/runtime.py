@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .. import modules
+from .. import acquisition, modules
 from ..card import Card, acquire, current_card
 from ..environment import Settings, read_settings
 from ..errors import ConfigurationError
@@ -100,7 +100,8 @@ def _make_card() -> Card:
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
     native_bridge.set_initialized()
-    return Card(spec, settings(), native_bridge, read_limits(spec))
+    limits = read_limits(spec)
+    return Card(spec, settings(), native_bridge, acquisition.take(spec.name), limits)
 
 
 def card() -> Card:
