@@ -22,6 +22,7 @@ from ..graph.location import locate
 from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
+from ..report_file import report_folder, write_report
 from ..spec import chosen_card
 from . import autocast, fused_cells, native, operators, set_data, sync_batch_norm
 from .untraced import untraced
@@ -29,6 +30,7 @@ from .untraced import untraced
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
+_report_folder: Path | None = None
 _libraries: list[torch.library.Library] = []  # registrations last as long as these
 
 
@@ -106,8 +108,10 @@ def _make_card() -> Card:
 
 def card() -> Card:
     """The card of this process; the first call acquires it."""
+    global _report_folder
     found = current_card()
     if found is None:
+        _report_folder = report_folder()  # as of now: the script may change its environment and its working folder
         found = acquire(_make_card)
         Presence(found.spec, found.module, found.figures).start()
     return found
@@ -133,6 +137,11 @@ def _at_exit() -> None:
         found.close()
     except Exception as error:
         print(f"hpu: the last graph could not run: {error}", file=sys.stderr)
+    if _report_folder is not None:
+        try:
+            write_report(found, _report_folder)
+        except OSError as error:
+            print(f"hpu: the report cannot be written to {_report_folder}: {error.strerror}", file=sys.stderr)
     dispatcher.publish(EventId.PROCESS_EXIT, {})
     # Engine threads of a backward pass in another thread may be waiting for the interpreter to drop their last objects.
     time.sleep(0.002)

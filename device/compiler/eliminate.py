@@ -19,8 +19,9 @@ CONSTANT_KERNELS = ("constant", "memset")
 
 
 def eliminate(draft: Draft) -> Draft:
-    """The draft without repeated casts, foldable constants and dead kernels."""
-    return drop_dead(fold_constants(merge_casts(draft)))
+    """The draft without dead kernels, repeated casts and foldable constants."""
+    # Dead kernels first: what is folded or merged must go to a kernel that stays.
+    return fold_constants(merge_casts(drop_dead(draft)))
 
 
 def _whole(touch: Touch, buffers: tuple[ProgramBuffer, ...]) -> bool:

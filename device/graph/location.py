@@ -16,7 +16,10 @@ import torch
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _FOREIGN = (
     str(Path(torch.__file__).parent),
-    *(str(_ROOT / name) for name in ("device", "collectives", "hpucluster", "launcher", "habana_frameworks")),
+    *(
+        str(_ROOT / name)
+        for name in ("device", "collectives", "hpucluster", "launcher", "habana_frameworks", "habana_dataloader")
+    ),
     "<frozen",
     str(Path(threading.__file__)),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from device.compiler.compile import eager_program, graph_program
@@ -71,6 +71,15 @@ class TestElimination:
         result = recording.elementwise("add", recording.tensor(8), one)
         (node,) = graph_program(recording.keep(result)).nodes
         assert (node.sources, node.nbytes) == ((0, 1), 64)
+
+    def test_a_constant_joins_a_consumer_that_stays(self) -> None:
+        recording = Recording()
+        one = recording.empty(8)
+        recording.run("fill_.Scalar", self=one, changes=[one], attributes={"value": 1.0})
+        recording.elementwise("relu", one)  # nobody reads this
+        result = recording.elementwise("exp", one)
+        (node,) = graph_program(recording.keep(result)).nodes
+        assert node.sources == (0, 2)
 
     def test_a_constant_that_changes_or_feeds_a_product_stays(self) -> None:
         recording = Recording()
@@ -305,6 +314,7 @@ def last_writers(graph: Graph, order: list[int]) -> tuple[dict[tuple[int, int], 
 
 
 @settings(max_examples=200, deadline=None)
+@example([("constant", 0, 0), ("unary", 0, 0), ("unary", 8, 0), ("unary", 21, 0)], [6])
 @given(st.lists(STEP, max_size=25), st.lists(st.integers(0, 30), max_size=3))
 def test_every_read_sees_the_value_of_program_order(steps: list[tuple[str, int, int]], kept: list[int]) -> None:
     graph = random_graph(steps, kept)

@@ -1,0 +1,1 @@
+"""Bindings of the media pipeline to frameworks."""
