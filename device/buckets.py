@@ -108,7 +108,7 @@ class Refinement:
 
 
 @dataclass
-class _Family:
+class Family:
     """All graphs of one key."""
 
     history: History
@@ -123,14 +123,15 @@ class Buckets:
 
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
-        self._families: dict[str, _Family] = {}
+        self.refines = True
+        self.families: dict[str, Family] = {}
 
     def admit(self, graph: Graph) -> Admission:
         """Where a graph belongs; a bucket is made where none holds it."""
         key, sizes = shape_free_key(graph), input_sizes(graph)
-        family = self._families.get(key)
+        family = self.families.get(key)
         if family is None:
-            family = self._families[key] = _Family(History.of(sizes))
+            family = self.families[key] = Family(History.of(sizes))
         family.history.see(sizes)
         holding = [bucket for bucket in family.buckets if bucket.holds(sizes)]
         if holding:
@@ -141,11 +142,11 @@ class Buckets:
         """A graph has run in its bucket. The refinement that this sets off, compiled without the host waiting."""
         bucket = admission.bucket
         bucket.runs += 1
-        if bucket.is_static or bucket.is_final:
+        if not self.refines or bucket.is_static or bucket.is_final:
             return None
         low, high = bucket.seen or (admission.sizes, admission.sizes)
         bucket.seen = widened(low, high, admission.sizes)
-        buckets = self._families[admission.key].buckets
+        buckets = self.families[admission.key].buckets
         if bucket.runs < REFINE_AFTER_RUNS:
             return None
         bucket.is_final = True
@@ -158,7 +159,7 @@ class Buckets:
             buckets.append(tighter)
         return Refinement(tighter, kept)
 
-    def _new_bucket(self, family: _Family, sizes: Sizes) -> Bucket:
+    def _new_bucket(self, family: Family, sizes: Sizes) -> Bucket:
         number = len(family.buckets)
         if number >= MAX_BUCKETS:
             return Bucket(number, sizes, sizes)

@@ -55,6 +55,26 @@ def software_version() -> str:
     return version
 
 
+def software_release() -> tuple[int, ...]:
+    """Major and minor number of the emulated release."""
+    return tuple(int(part) for part in software_version().split(".")[:2])
+
+
+def lazy_mode() -> int:
+    """PT_HPU_LAZY_MODE as the environment has it now; its default is the release's.
+
+    Raises:
+        ConfigurationError: no mode.
+    """
+    mode = number("PT_HPU_LAZY_MODE", 0 if software_release() >= FIRST_EAGER_SOFTWARE else 1)
+    if mode not in (0, 1, 2, 3):
+        raise ConfigurationError(
+            f"PT_HPU_LAZY_MODE={mode} is not a mode; use 1 (lazy), 0 (eager), 2 (lazy, one by one) or 3 (lazy, graphs "
+            "of random length, for tests)"
+        )
+    return mode
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the environment asked for at import."""
@@ -85,12 +105,7 @@ def read_settings() -> Settings:
         ConfigurationError: a value that cannot be used; it is named.
     """
     software = software_version()
-    eager_default = tuple(int(part) for part in software.split(".")[:2]) >= FIRST_EAGER_SOFTWARE
-    mode = number("PT_HPU_LAZY_MODE", 0 if eager_default else 1)
-    if mode not in (0, 1, 2):
-        raise ConfigurationError(
-            f"PT_HPU_LAZY_MODE={mode} is not a mode; use 1 (lazy), 0 (eager) or 2 (lazy, one by one)"
-        )
+    mode = lazy_mode()
     numerics = os.environ.get("HPUCLUSTER_NUMERICS", "on") or "on"
     if numerics not in ("on", "off"):
         raise ConfigurationError(f"HPUCLUSTER_NUMERICS={numerics!r}; use on or off")

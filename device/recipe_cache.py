@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Entry = TypeVar("Entry")
@@ -60,6 +60,11 @@ class RecipeCache(Generic[Entry]):
         if not self._entries:
             raise LookupError("the recipe cache is empty")
         return next(reversed(self._entries.values()))
+
+    def drop(self, condition: Callable[[Entry], bool]) -> None:
+        """Forget the entries for which the condition holds."""
+        for signature in [signature for signature, entry in list(self._entries.items()) if condition(entry)]:
+            self._entries.pop(signature, None)
 
     def clear(self) -> None:
         self._entries.clear()

@@ -43,7 +43,7 @@ class Recipes:
         self._timeline = timeline
         self._journal = journal
         self._log = log
-        self._buckets = Buckets(settings.bucket_policies)
+        self.buckets = Buckets(settings.bucket_policies)
         self._dumps = GraphDumps(Path(FOLDER) if settings.graph_dumps else None)
         self._by_name: WeakValueDictionary[str, Recipe] = WeakValueDictionary()  # those that a cache or a capture holds
         self._lines: dict[str, str] = {}
@@ -71,7 +71,7 @@ class Recipes:
         if loaded is not None:
             return loaded, EventId.CACHE_HIT
         graph = graph_of(recording, self._lines)
-        admission = self._buckets.admit(graph) if dynamic_shapes.on else None
+        admission = self.buckets.admit(graph) if dynamic_shapes.on else None
         in_bucket = admission is not None and not admission.compile
         recipe = None if in_bucket or self.store is None else self.store.get(signature)
         event = EventId.CACHE_HIT
@@ -90,7 +90,7 @@ class Recipes:
 
     def ran(self, loaded: LoadedRecipe, admission: Admission) -> None:
         """A graph has run in its bucket; a tighter recipe that this sets off is compiled while the host goes on."""
-        if self._buckets.ran(admission) is not None:
+        if self.buckets.ran(admission) is not None:
             graph = loaded.graph
             cause = Cause(REFINED, "", graph.nodes[0].where)
             self._note(f"{loaded.recipe.name}_refined", loaded.recipe.compile_seconds, cause, len(graph.nodes))

@@ -24,12 +24,21 @@ _Event: Any = torch.Event
 class Stream(_Stream):
     """A queue of work on the card; one of PyTorch's, too, because its C++ takes any object for one."""
 
-    def __new__(cls, device: Any = None, priority: int = 0, stream_id: int | None = None) -> Stream:
+    def __new__(cls, device: Any = None, priority: int = 0, stream_id: int | None = None, **described: Any) -> Stream:
+        """A new stream, or the one of that id. `described`: device_index, device_type and is_default_stream, which
+        follow from the id.
+
+        Raises:
+            TypeError: another name.
+        """
+        unknown = set(described) - {"device_index", "device_type", "is_default_stream"}
+        if unknown:
+            raise TypeError(f"Stream has no argument {min(unknown)!r}")
         number = next(_ids) if stream_id is None else stream_id
         stream: Stream = super().__new__(cls, stream_id=number, device_index=0, device_type=_DEVICE_TYPE)
         return stream
 
-    def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None) -> None:
+    def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None, **described: Any) -> None:
         self.priority = priority
 
     @property
@@ -159,14 +168,45 @@ def current_stream(device: Any = None) -> Stream:
     return _current
 
 
-def set_stream(stream: Stream) -> None:
-    """Choose the stream for what follows."""
+def _check(stream: Any) -> None:
+    if not isinstance(stream, torch.Stream) or stream.device.type != "hpu":
+        raise TypeError(f"{stream!r} is no stream of the card; make one with torch.hpu.Stream()")
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Choose the stream for what follows; None changes nothing.
+
+    Raises:
+        TypeError: no stream of the card.
+    """
     global _current
-    if stream is not None and stream != _current:
+    if stream is None:
+        return
+    _check(stream)
+    if stream != _current:
         card = runtime.card()
         card.flush("stream switch")
         card.stream = stream.stream_id
         _current = stream
+
+
+def set_stream_by_id(stream_id: int, device_index: int = 0, device_type: int = _DEVICE_TYPE) -> None:
+    """Choose the stream of that id for what follows.
+
+    Raises:
+        ValueError: a stream of another device.
+    """
+    if device_index != 0 or device_type != _DEVICE_TYPE:
+        raise ValueError(
+            f"device index {device_index}, device type {device_type} is no stream of this process's card; that has "
+            f"index 0 and type {_DEVICE_TYPE}"
+        )
+    set_stream(Stream(stream_id=stream_id))
+
+
+def stream_info(stream: torch.Stream) -> tuple[torch.device, int]:
+    """(device, id) of a stream."""
+    return torch.device("hpu", 0), stream.stream_id
 
 
 class StreamContext:

@@ -146,6 +146,12 @@ def synchronize(device: DeviceLike = None) -> None:
         card.flush_and_wait("synchronize")
 
 
+def utilization(device: DeviceLike = None) -> int:
+    """Percent of the modelled time so far in which the card computed."""
+    _get_device_index(device)
+    return round(100 * runtime.card().figures()["utilization"])
+
+
 class device:
     """Context manager that selects a device; there is one, so it only checks the index."""
 

@@ -100,3 +100,9 @@ def _extended_memory_summary(device: DeviceLike = None) -> str:
         text = "" if name in ("num_allocs", "num_free", "active_allocs") else f"{value} ({value / 2**30:.2f}) GB"
         lines.append(f"  {name}:{text:>{49 - len(name)}}  \n")
     return _title(0) + "".join(lines)
+
+
+def _get_hlml_shared_object_name(device: DeviceLike = None) -> str:
+    """Name of the memory that the driver's management library shares: "", as there is none."""
+    _get_device_index(device)
+    return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from device.streams import (
     Event,
     Stream,
@@ -10,7 +12,9 @@ from device.streams import (
     current_stream,
     default_stream,
     set_stream,
+    set_stream_by_id,
     stream,
+    stream_info,
 )
 
 __all__ = [
@@ -20,6 +24,16 @@ __all__ = [
     "be_the_accelerators",
     "current_stream",
     "default_stream",
+    "get_stream_info",
+    "record_stream",
     "set_stream",
     "stream",
 ]
+
+_set_stream_by_id = set_stream_by_id
+get_stream_info = stream_info
+
+
+def record_stream(self: torch.Tensor, stream: torch.Stream) -> None:
+    """Keep the tensor's memory until the work that `stream` has so far is done; `Tensor.record_stream`."""
+    self.record_stream(stream)

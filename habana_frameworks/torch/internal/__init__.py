@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import synrec_helper
+from . import bridge_config, fuse_conv_bn, synrec_helper
 
-__all__ = ["synrec_helper"]
+__all__ = ["bridge_config", "fuse_conv_bn", "synrec_helper"]

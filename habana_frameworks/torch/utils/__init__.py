@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
-from . import event_dispatcher, internal, profiler
+from . import (
+    debug,
+    distributed_utils,
+    event_dispatcher,
+    experimental,
+    internal,
+    lib_utils,
+    library_loader,
+    profiler,
+)
 
-__all__ = ["event_dispatcher", "internal", "profiler"]
+__all__ = [
+    "debug",
+    "distributed_utils",
+    "event_dispatcher",
+    "experimental",
+    "internal",
+    "lib_utils",
+    "library_loader",
+    "profiler",
+]
