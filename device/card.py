@@ -7,10 +7,12 @@ which is released while the arithmetic runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any
 
 from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
+from .cluster import Piece
 from .compiler.recipe import Recipe
 from .environment import Settings
 from .errors import HpuError
@@ -21,7 +23,7 @@ from .host_time import UserCode
 from .in_flight import InFlight
 from .journal import Journal
 from .memory import Hbm, PoolLimits
-from .recipes import Recipes
+from .recipes import Origin, Recipes
 from .report import card_details, card_figures
 from .residency import Residency
 from .run_log import END_MARK, END_STEP, RunLog
@@ -51,6 +53,7 @@ class Card:
         self.fences = Fences()
         self._recorded = 0  # operators of the current graph that the host's time has been charged for
         self._capture: CapturedGraph | None = None
+        self._piece: Piece | None = None  # of a compiled program, being recorded
         self._closed = False
 
     # -- ends of a graph ------------------------------------------------------------------------------------------
@@ -60,13 +63,22 @@ class Card:
         self._catch_up()
         if self._bridge.recorded() == 0:
             return
-        self.recipes.publish()  # the one launch thread finishes what it had before it takes more
+        self._launch(self._take(), reason)
+
+    def _take(self) -> Any:
         recording = self._bridge.take()
         self._recorded = 0
+        if self._piece is not None:
+            self._piece.whole = False
+        return recording
+
+    def _launch(self, recording: Any, reason: str, origin: Origin | None = None) -> None:
+        """Run a graph that has ended."""
+        self.recipes.publish()  # the one launch thread finishes what it had before it takes more
         self._await_collectives(recording)
         try:
             self.timeline.hand_over()
-            loaded, event = self.recipes.of_graph(recording)
+            loaded, event = self.recipes.of_graph(recording, origin)
             recipe = loaded.recipe
             self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
         except BaseException:
@@ -132,6 +144,8 @@ class Card:
         if reason == "synchronize" or reason.startswith("aten::"):
             self.fences.settle()  # which memory such an operator reads is not told
         if not self.settings.lazy:
+            if self._piece is not None:
+                self.flush(reason)
             if reads and reason != "device to host copy":
                 self._catch_up()
                 self.timeline.wait()
@@ -145,6 +159,10 @@ class Card:
         """The graph is as long as it may become: one operator in eager mode, PT_HPU_MAX_COMPOUND_OP_SIZE in lazy."""
         if self.settings.lazy:
             self.flush("PT_HPU_MAX_COMPOUND_OP_SIZE")
+            return
+        if self._piece is not None:
+            if self._piece.thread != get_ident():  # an operator of somebody else has come between
+                self.flush("an operator of another thread")
             return
         self._catch_up()
         recording = self._bridge.take()
@@ -209,6 +227,38 @@ class Card:
         self.timeline.launch(name, self.stream)
         self.timeline.wait()
         self._resume()
+
+    # -- pieces of compiled programs ------------------------------------------------------------------------------
+
+    def begin_piece(self) -> Piece:
+        """From here to `end_piece`, what this thread does on the card is one graph, in eager mode, too."""
+        self.flush("compiled program")
+        self._piece = Piece(get_ident())
+        return self._piece
+
+    def end_piece(self, piece: Piece, origin: Origin) -> None:
+        """Run what was recorded since `begin_piece`, and keep the recording with the piece."""
+        self._catch_up()
+        recording = self._bridge.take() if self._bridge.recorded() else None
+        self._piece = None
+        if recording is not None:
+            piece.recording = recording
+            self._launch(recording, "compiled program", origin)
+
+    def drop_piece(self) -> None:
+        """What was recorded of a piece that failed runs as it is."""
+        self._piece = None
+        self.flush("compiled program")
+
+    def run_piece(self, recording: Any) -> bool:
+        """Run a piece again over other memory; False where its recipe has left the cache."""
+        self.flush("compiled program")
+        self._catch_up()
+        if not self.recipes.has_graph(recording.signature):
+            recording.abandon()
+            return False
+        self._launch(recording, "compiled program")
+        return True
 
     # -- captured graphs ------------------------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ class RecipeCache(Generic[Entry]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, signature: str) -> bool:
+        return signature in self._entries
+
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
 

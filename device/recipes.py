@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -23,6 +24,15 @@ from .recipe_store import open_store
 from .run_log import RunLog
 from .spec import CardSpec
 from .timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a graph comes from if not from lazy mode: what compiled it, and whether its shapes are symbols there."""
+
+    name: str
+    dynamic: bool = False
+
 
 DATA_DEPENDENT = "result's shape depends on data"
 REFINED = "tighter recipe of a dynamic bucket"
@@ -64,14 +74,19 @@ class Recipes:
 
     # -- graphs ---------------------------------------------------------------------------------------------------
 
-    def of_graph(self, recording: Any) -> tuple[LoadedRecipe, EventId]:
+    def has_graph(self, signature: str) -> bool:
+        """Whether the recipe of that graph is in memory."""
+        return signature in self.graphs
+
+    def of_graph(self, recording: Any, origin: Origin | None = None) -> tuple[LoadedRecipe, EventId]:
         """The recipe that runs a recorded graph, and whether it was there (CACHE_HIT) or had to be compiled."""
         signature = recording.signature
         loaded = self.graphs.get(signature)
         if loaded is not None:
             return loaded, EventId.CACHE_HIT
         graph = graph_of(recording, self._lines)
-        admission = self.buckets.admit(graph) if dynamic_shapes.on else None
+        is_dynamic = dynamic_shapes.on or (origin is not None and origin.dynamic)
+        admission = self.buckets.admit(graph) if is_dynamic else None
         in_bucket = admission is not None and not admission.compile
         recipe = None if in_bucket or self.store is None else self.store.get(signature)
         event = EventId.CACHE_HIT
@@ -81,7 +96,7 @@ class Recipes:
             if not in_bucket:
                 event = EventId.CACHE_MISS
                 cause = explain(graph, [entry.graph for entry in self.graphs])
-                self._compiled(recipe, cause, len(graph.nodes))
+                self._compiled(recipe, cause if origin is None else cause.seen_by(origin.name), len(graph.nodes))
         self._learn(recipe)
         loaded = LoadedRecipe(recipe, graph, self._bridge.Executable(recording), admission)
         recording.remember()

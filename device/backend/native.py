@@ -23,7 +23,7 @@ from ..errors import BuildError
 from . import compilation
 
 SOURCES = Path(__file__).parent / "csrc"
-PYTHON_SOURCES = ("ddp_timer.cpp", "executable.cpp", "module.cpp")  # those with the larger headers
+PYTHON_SOURCES = ("cluster.cpp", "ddp_timer.cpp", "executable.cpp", "module.cpp")  # those with the larger headers
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden"]
 
 

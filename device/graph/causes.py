@@ -7,7 +7,7 @@ most operators in common at beginning and end. A graph that shares less than hal
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .ir import Graph, Node, Operand
 
@@ -27,6 +27,10 @@ class Cause:
     @property
     def is_recompilation(self) -> bool:
         return self.text != FIRST
+
+    def seen_by(self, compiler: str) -> Cause:
+        """The same of a graph that `compiler` made out of the user's program, which the details then say."""
+        return replace(self, detail=f"{self.detail}, {compiler}" if self.detail else compiler)
 
 
 def _changed_operand(before: Operand, after: Operand) -> tuple[str, str] | None:

@@ -6,6 +6,7 @@ thread without Python frames (PyTorch's engine, when another thread asks for gra
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from pathlib import Path
@@ -21,9 +22,12 @@ _FOREIGN = (
         for name in ("device", "collectives", "hpucluster", "launcher", "habana_frameworks", "habana_dataloader")
     ),
     "<frozen",
+    "<eval_with_key>",  # code that PyTorch's compiler wrote
     str(Path(threading.__file__)),
 )
 _verdicts: dict[str, bool] = {}
+_known = threading.local()
+_TRACED = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def _is_users(filename: str) -> bool:
@@ -42,8 +46,30 @@ def _describe(frame: FrameType | None) -> str:
     return ""
 
 
+def traced(stack: str) -> str:
+    """The user's line in the text of a stack, as a compiler has kept it with an operator; "" where there is none."""
+    for filename, line in reversed(_TRACED.findall(stack)):
+        if _is_users(filename):
+            return f"{Path(filename).name}:{line}"
+    return ""
+
+
+def say(line: str) -> None:
+    """What this thread records from here on stands on that line, whatever its stack is; "": ask the stack again."""
+    _known.line = line
+
+
+def said() -> str:
+    """What `say` was told last in this thread."""
+    line: str = getattr(_known, "line", "")
+    return line
+
+
 def locate() -> str:
     """`train.py:31`, or an empty string where no user code is on the stack."""
+    line = said()
+    if line:
+        return line
     found = _describe(sys._getframe().f_back)
     if found:
         return found

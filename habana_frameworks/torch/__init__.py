@@ -5,12 +5,13 @@ from __future__ import annotations
 from .. import _shield
 
 with _shield.ours():
-    from . import activity_profiler, core, distributed, hpu, internal, low_overhead_profiler, profiler, utils
+    from . import activity_profiler, core, distributed, dynamo, hpu, internal, low_overhead_profiler, profiler, utils
 
 __all__ = [
     "activity_profiler",
     "core",
     "distributed",
+    "dynamo",
     "hpu",
     "internal",
     "low_overhead_profiler",

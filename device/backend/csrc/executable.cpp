@@ -153,7 +153,7 @@ void Executable::execute(Recording& recording) {
     for (const auto& patch : step.patches) stack[patch.argument] = recording.params[patch.param];
     try {
       if (step.seed >= 0) call_seeded(*step.op, stack, recording.params[step.seed].toInt());
-      else step.op->handle.callBoxed(stack);
+      else call_kernel(*step.op, stack);
     } catch (c10::Error& error) {
       error.add_context("while the card ran " + step.op->name);
       throw;
@@ -165,6 +165,8 @@ void Executable::execute(Recording& recording) {
       } else {
         value = stack[result.position].toTensorList().get(result.item);
       }
+      // Some kernels leave early where there is nothing to do, with a result of another type.
+      if (value.numel() == 0) value = value.to(result.window.dtype());
       TORCH_INTERNAL_ASSERT(value.sizes() == result.window.sizes() && value.dtype() == result.window.dtype(),
                             step.op->name, " gave ", value.dtype(), value.sizes(), " where ", result.window.dtype(),
                             result.window.sizes(), " was announced");

@@ -91,7 +91,9 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
         generator = arguments[info.generator].toGenerator();
       call_seeded(info, host, draw_seed(generator));
     } else {
-      info.handle.callBoxed(host);
+      // On the host itself, an operator that the card lacks is what the CPU makes of it.
+      if (info.run == OpInfo::Run::HostFallback) info.handle.callBoxed(host);
+      else call_kernel(info, host);
     }
   }
   int64_t nbytes = 0;

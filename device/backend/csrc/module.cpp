@@ -1,5 +1,6 @@
 // The Python side of the bridge.
 #include "autocast.h"
+#include "cluster.h"
 #include "executable.h"
 #include "random.h"
 #include "recorder.h"
@@ -179,6 +180,8 @@ PYBIND11_MODULE(_bridge, module) {
       .def(py::init<const Recording&>())
       .def("__len__", &Executable::size)
       .def("run", &Executable::run);
+
+  bind_cluster(module);
 
   module.def("set_callbacks", &set_callbacks, py::arg("flush"), py::arg("transfer"), py::arg("immediate"),
              py::arg("recorded"), py::arg("locate"));

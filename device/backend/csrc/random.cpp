@@ -50,7 +50,7 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed) {
     thread_local at::Generator generator = at::detail::createCPUGenerator();
     generator.set_current_seed(static_cast<uint64_t>(seed));
     stack[stack.size() - info.arguments + info.generator] = generator;
-    info.handle.callBoxed(stack);
+    call_kernel(info, stack);
     return;
   }
   // The operator can only draw from the CPU's default generator: lend it our seed and put the state back.
@@ -62,7 +62,7 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed) {
     const at::Tensor& state;
     ~Restore() { generator.set_state(state); }
   } restore{generator, state};
-  info.handle.callBoxed(stack);
+  call_kernel(info, stack);
 }
 
 }  // namespace hpu

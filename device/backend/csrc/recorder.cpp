@@ -143,16 +143,20 @@ Recording& current() {
 
 bool pending(const c10::StorageImpl& storage) { return active && block_of(storage)->epoch == active->epoch; }
 
+void end(Recording& recording) {
+  for (size_t slot = 0; slot < recording.buffers.size(); ++slot) {
+    auto& buffer = recording.buffers[slot];
+    buffer.live = buffer.storage.use_count() > 1;
+    recording.hash.mix(buffer.live * 2 + buffer.resident);
+    if (buffer.live || buffer.resident) make_resident(*buffer.block, static_cast<int64_t>(slot));
+  }
+  recording.ticket = next_ticket++;
+}
+
 std::shared_ptr<Recording> take() {
   auto recording = active ? active : std::make_shared<Recording>();
   active.reset();
-  for (size_t slot = 0; slot < recording->buffers.size(); ++slot) {
-    auto& buffer = recording->buffers[slot];
-    buffer.live = buffer.storage.use_count() > 1;
-    recording->hash.mix(buffer.live * 2 + buffer.resident);
-    if (buffer.live || buffer.resident) make_resident(*buffer.block, static_cast<int64_t>(slot));
-  }
-  recording->ticket = next_ticket++;
+  end(*recording);
   return recording;
 }
 

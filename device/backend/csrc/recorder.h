@@ -132,7 +132,8 @@ struct Recording {
 
 // Everything here is called with the GIL held: it is the lock of the recorder.
 Recording& current();
-std::shared_ptr<Recording> take();  // ends the current graph: liveness and signature are settled
+std::shared_ptr<Recording> take();  // ends the current graph
+void end(Recording& recording);     // liveness and signature are settled, and its place in the order of execution
 bool pending(const c10::StorageImpl& storage);
 uint64_t tickets();                 // recordings ended so far that must run
 void remember(const Recording& recording);  // its prefixes are known from now on: no source lines are looked up
@@ -155,6 +156,9 @@ std::shared_ptr<const ResultShapes> predict(OpInfo& info, const Hash& key, const
 // random.cpp
 int64_t draw_seed(const std::optional<at::Generator>& generator);
 void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
+
+// widen.cpp: calls the CPU kernel, in float32 where there is none for the arguments' type
+void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
 
 // executable.cpp
 void settle();  // waits, without the GIL, until every graph that ended has run

@@ -119,7 +119,8 @@ std::shared_ptr<const ResultShapes> ask_meta(const OpInfo& info, const torch::ji
   try {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    info.handle.callBoxed(meta);
+    if (on_host) call_kernel(info, meta);
+    else info.handle.callBoxed(meta);
   } catch (const std::exception&) {
     return nullptr;  // no meta kernel, or the user's mistake: running the operator tells
   }
