@@ -6,19 +6,24 @@ which is released while the arithmetic runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
+from . import flags
 from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
+from .capturing import Capturing
 from .cluster import Piece
 from .compiler.recipe import Recipe
+from .constants import constants
 from .environment import Settings
 from .errors import HpuError
 from .events import EventId, dispatcher
+from .executor import LoadedRecipe
 from .fences import Fences
 from .graph.location import locate
+from .graph_limits import GraphLimits, Stage
 from .host_time import UserCode
 from .in_flight import InFlight
 from .journal import Journal
@@ -29,6 +34,11 @@ from .residency import Residency
 from .run_log import END_MARK, END_STEP, RunLog
 from .spec import CardSpec
 from .timeline import Timeline
+
+NEEDS_LAZY_MODE = (
+    "HPU graphs are captured in lazy mode only, and this process is in eager mode; set PT_HPU_LAZY_MODE=1 before "
+    "habana_frameworks is imported, or use torch.compile(backend='hpu_backend')"
+)
 
 
 class Card:
@@ -51,9 +61,10 @@ class Card:
         self._in_flight = InFlight(self.timeline)
         self._user_code = UserCode(bridge) if settings.host_time == "measured" else None
         self.fences = Fences()
+        self._limits = GraphLimits(settings.lazy_mode, settings.max_ops, bridge.notify_after) if settings.lazy else None
         self._recorded = 0  # operators of the current graph that the host's time has been charged for
-        self._capture: CapturedGraph | None = None
         self._piece: Piece | None = None  # of a compiled program, being recorded
+        self._capturing = Capturing()
         self._closed = False
 
     # -- ends of a graph ------------------------------------------------------------------------------------------
@@ -68,6 +79,8 @@ class Card:
     def _take(self) -> Any:
         recording = self._bridge.take()
         self._recorded = 0
+        if self._limits is not None:
+            self._limits.flushed()
         if self._piece is not None:
             self._piece.whole = False
         return recording
@@ -80,19 +93,27 @@ class Card:
             self.timeline.hand_over()
             loaded, event = self.recipes.of_graph(recording, origin)
             recipe = loaded.recipe
+            captured = self._capturing.graph
+            if captured is not None and captured.dry_run:
+                self._keep_for_replay(captured, loaded, recording)
+                return
             self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
-        except BaseException:
-            self._capture = None  # it would lack this graph
+        except BaseException as error:
+            self._capturing.give_up(f"a graph in it did not run ({error})")
             self._residency.abandon()
             recording.abandon()
             raise
-        number = self.timeline.launch(recipe.name, self.stream, self._in_flight.before_launch(recording))
-        self._in_flight.launched(recording.epoch, number)
-        if loaded.admission is not None:
-            self.recipes.ran(loaded, loaded.admission)
-        loaded.run(recording)
-        if self._capture is not None:
-            self._capture.add(loaded, recording)
+        if flags.get("PT_COMPILE_ONLY_MODE"):
+            recording.abandon()
+        else:
+            number = self.timeline.launch(recipe.name, self.stream, self._in_flight.before_launch(recording))
+            self._in_flight.launched(recording.epoch, number)
+            if loaded.admission is not None:
+                self.recipes.ran(loaded, loaded.admission)
+            constants.write()
+            loaded.run(recording)
+        if captured is not None:
+            captured.add(loaded, recording)
         # Told last: a listener may use the card, which waits until this graph has run.
         dispatcher.publish(event, {"recipe_id": recipe.signature[:16]})
         self._resume()
@@ -134,13 +155,20 @@ class Card:
         if self._user_code is not None:
             self._user_code.resume()
 
+    def _idle(self, reason: Stage) -> None:
+        """The host has waited for the card, which has nothing to do now."""
+        if self._limits is not None:
+            self._limits.happened(reason)
+
     # -- what the bridge calls ------------------------------------------------------------------------------------
 
     def on_flush(self, reason: str) -> None:
         """The bridge needs everything recorded so far to have run."""
+        if reason == "item":
+            self._idle(Stage.READ)
         reads = reason in ("item", "device to host copy") or reason.startswith("aten::")
-        if reads and self._capture is not None:
-            self._refuse_in_capture(f"{reason} needs a value on the host, which")
+        if reads and self.is_capturing:
+            self._capturing.refuse_read(reason)
         if reason == "synchronize" or reason.startswith("aten::"):
             self.fences.settle()  # which memory such an operator reads is not told
         if not self.settings.lazy:
@@ -159,6 +187,8 @@ class Card:
         """The graph is as long as it may become: one operator in eager mode, PT_HPU_MAX_COMPOUND_OP_SIZE in lazy."""
         if self.settings.lazy:
             self.flush("PT_HPU_MAX_COMPOUND_OP_SIZE")
+            if self._limits is not None and self._limits.waits:
+                self.join()
             return
         if self._piece is not None:
             if self._piece.thread != get_ident():  # an operator of somebody else has come between
@@ -195,8 +225,8 @@ class Card:
         The host goes on at once only where that was asked for and, on the way out, the host's memory is pinned.
         """
         inward = direction == "h2d"
-        if not inward and self._capture is not None:
-            self._refuse_in_capture("a copy to the host, which")
+        if not inward and self.is_capturing:
+            self._capturing.refuse_read("device to host copy")
         self.fences.before_storage(address)
         self._catch_up()
         if inward:
@@ -204,6 +234,7 @@ class Card:
             self.memory.copied(address, dtype, sizes, locate())
         else:
             self.join()
+            self._idle(Stage.COPY_TO_HOST)
         wait = not non_blocking or not (inward or pinned)
         after = self._in_flight.before_copy(address, epoch)
         number = self.timeline.copy(direction, nbytes, pinned, wait, after)
@@ -221,11 +252,13 @@ class Card:
             self.journal.fallbacks[name] += 1
             dispatcher.publish(EventId.CPU_FALLBACK, {"op_name": name})
             self.timeline.fallback(read, written)
+            self._idle(Stage.HOST_FALLBACK)
             self._resume()
             return
         name = self.recipes.of_immediate(operator, key, read, written)
         self.timeline.launch(name, self.stream)
         self.timeline.wait()
+        self._idle(Stage.DATA_DEPENDENT)
         self._resume()
 
     # -- pieces of compiled programs ------------------------------------------------------------------------------
@@ -262,47 +295,57 @@ class Card:
 
     # -- captured graphs ------------------------------------------------------------------------------------------
 
-    def capture_begin(self) -> None:
-        """From here on graphs are kept as well as run.
+    def capture_begin(self, dry_run: bool = False) -> None:
+        """From here on graphs are kept as well as run; with `dry_run` kept, and run by replays only. Dynamic shapes are
+        off from now on.
 
         Raises:
             HpuError: not in lazy mode, or a capture is under way.
         """
         if not self.settings.lazy:
-            raise HpuError("HPU graphs are captured in lazy mode only; set PT_HPU_LAZY_MODE=1")
-        if self._capture is not None:
-            raise HpuError("a capture of an HPU graph is under way; end it with capture_end() before the next")
+            raise HpuError(NEEDS_LAZY_MODE)
+        self._capturing.refuse_second()
         self.flush_and_wait("capture_begin")
-        self._capture = CapturedGraph()
+        self._capturing.begin(dry_run)
         dynamic_shapes.close()
 
     def capture_end(self) -> CapturedGraph:
-        """What ran since `capture_begin`.
+        """What was recorded since `capture_begin`.
 
         Raises:
-            HpuError: no capture is under way.
+            HpuError: no capture is under way, or it was given up because of something that cannot be captured.
         """
-        if self._capture is None:
-            raise HpuError("no capture of an HPU graph is under way; call capture_begin() first")
+        self._capturing.current()
         self.flush("capture_end")
-        captured, self._capture = self._capture, None
+        captured = self._capturing.end()
         self.flush_and_wait("capture_end")
         return captured
 
+    def capture_abandon(self) -> None:
+        """The capture that is under way, if any, is not wanted any more."""
+        self._capturing.give_up("it was abandoned")
+
     @property
     def is_capturing(self) -> bool:
-        return self._capture is not None
+        return self._capturing.graph is not None
+
+    def _keep_for_replay(self, captured: CapturedGraph, loaded: LoadedRecipe, recording: Any) -> None:
+        """A graph of a dry capture has ended: it is compiled, but neither runs nor gets memory."""
+        captured.add(loaded, recording)
+        self._residency.abandon()
+        recording.abandon()
+        self._resume()
 
     def replay(self, captured: CapturedGraph, wait: bool = False) -> None:
         """Run a captured graph again, at the price of one launch; `wait`: for the launch, not for the card."""
-        if self._capture is not None:
-            self._refuse_in_capture("a replay, which")
+        if self.is_capturing:
+            self._capturing.refuse("a replay", "replay the graph before or after the capture")
         self.flush("replay")
         if not len(captured):
             return
         self.fences.before_replay(captured)
         self.timeline.hand_over()
-        self._residency.reserve("replay", workspace=captured.workspace_bytes)
+        self._residency.reserve_for_replay(captured)
         after = self._in_flight.before_replay(captured)
         self._in_flight.replayed(captured, self.timeline.replay(captured.recipes, self.stream, after))
         captured.run()
@@ -312,12 +355,13 @@ class Card:
         if wait:
             self.join()
 
-    def _refuse_in_capture(self, what: str) -> None:
-        self._capture = None
-        raise HpuError(
-            f"{what} is not supported during hpu graph capturing; the capture has ended. Keep reads of values, "
-            "operators whose result's shape depends on data, cpu fallback and collectives out of what is captured"
-        )
+    def release_all_but(self, captured: CapturedGraph, kept: set[int]) -> None:
+        """What a captured graph makes holds memory during its replays only, but for the storages at `kept`."""
+        self._residency.set_aside(captured.release_all_but(kept))
+
+    def uncount(self, nbytes: Mapping[int, int]) -> None:
+        """The storages at those addresses, with their bytes, stand for others' memory and hold none of their own."""
+        self._residency.set_aside([(address, size, -1) for address, size in nbytes.items()])
 
     # -- memory and fences ----------------------------------------------------------------------------------------
 
@@ -339,8 +383,8 @@ class Card:
         """Flush for a collective of `ranks` on storages at those addresses; the modelled moment at which this card's
         data is ready for it.
         """
-        if self._capture is not None:
-            self._refuse_in_capture("collective nonSFG")
+        if self.is_capturing:
+            self._capturing.refuse_collective(operation)
         self.flush("collective")
         after = self._in_flight.before_collective(addresses)
         return self.timeline.arrive(operation, nbytes, group, ranks, self.stream, after)
@@ -350,6 +394,8 @@ class Card:
     def mark_step(self, wait: bool = False) -> None:
         """End of a step as the script sees it."""
         dispatcher.publish(EventId.MARK_STEP, {})
+        if self._limits is not None:
+            self._limits.marked()
         if self._bridge.recorded() > 0:
             self.flush("mark_step")
             if self.journal.mark(self.timeline.now):
@@ -360,8 +406,9 @@ class Card:
     def end_step(self) -> None:
         """An optimizer has stepped."""
         self._catch_up()
-        if self._capture is not None:
-            self._capture.steps += 1
+        captured = self._capturing.graph
+        if captured is not None:
+            captured.steps += 1
         self._optimizer_stepped()
 
     def _optimizer_stepped(self) -> None:
@@ -375,7 +422,7 @@ class Card:
 
     def close(self) -> None:
         """Run what is left; nothing can be used afterwards."""
-        self._capture = None
+        self._capturing.give_up()
         self.flush_and_wait("process exit")
         self._closed = True
 

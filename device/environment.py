@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .bucket_policies import Policies, read_policies
@@ -15,27 +16,29 @@ NO_LIMIT = 2**63 - 1
 LRU_LAZY, LRU_EAGER = 30000, 100000
 
 
-def flag(name: str, default: bool) -> bool:
+def flag(name: str, default: bool, environ: Mapping[str, str] | None = None) -> bool:
     """A boolean variable: 1/true/yes/on and 0/false/no/off in any case; unset or empty is the default."""
-    text = os.environ.get(name, "").strip().lower()
+    given = (os.environ if environ is None else environ).get(name, "")
+    text = given.strip().lower()
     if not text:
         return default
     if text in ("1", "true", "yes", "on"):
         return True
     if text in ("0", "false", "no", "off"):
         return False
-    raise ConfigurationError(f"{name}={os.environ[name]!r} is not a boolean; use 1 or 0")
+    raise ConfigurationError(f"{name}={given!r} is not a boolean; use 1 or 0")
 
 
-def number(name: str, default: int) -> int:
+def number(name: str, default: int, environ: Mapping[str, str] | None = None) -> int:
     """An integer variable; unset or empty is the default."""
-    text = os.environ.get(name, "").strip()
+    given = (os.environ if environ is None else environ).get(name, "")
+    text = given.strip()
     if not text:
         return default
     try:
         return int(text)
     except ValueError as error:
-        raise ConfigurationError(f"{name}={os.environ[name]!r} is not a whole number") from error
+        raise ConfigurationError(f"{name}={given!r} is not a whole number") from error
 
 
 def limit(name: str, default: int) -> int:
@@ -81,6 +84,7 @@ class Settings:
 
     software: str
     lazy: bool
+    lazy_mode: int
     max_ops: int
     lru_capacity: int
     numerics: bool
@@ -117,6 +121,7 @@ def read_settings() -> Settings:
     return Settings(
         software=software,
         lazy=lazy,
+        lazy_mode=mode,
         max_ops=1 if mode == 2 else limit("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
         lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
         numerics=numerics == "on",

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from .description import configs_dir, read_table
-from .environment import FIRST_EAGER_SOFTWARE, flag, lazy_mode, number, software_release
+from .environment import flag, lazy_mode, number, software_release
 from .errors import ConfigurationError
 
 Value = bool | int | str
 BRIDGE_FILES = ("bridge", "later")  # what `internal.bridge_config` has functions for
 FILES = (*BRIDGE_FILES, "system", "emulator")
+LATER = "default_"  # default_1_20: from release 1.20 on
 PREFIX = "PT_HPU_"
 """An unknown variable that begins so is a mistake worth a hint; with other beginnings it may be somebody else's."""
 
@@ -33,9 +34,10 @@ class Variable:
     name: str
     kind: str  # "flag", "number" or "text"
     default: Value
-    default_1_20: Value
+    later_defaults: tuple[tuple[tuple[int, ...], Value], ...]  # from which release on, newest first
     default_eager: Value
-    settable: bool
+    at_run_time: bool  # asked each time that it matters, so that `set` changes what happens
+    fixed_at_import: bool  # a later change of the environment does nothing
     effect: str
     source: str  # the file that lists it
     since: str
@@ -44,20 +46,21 @@ class Variable:
         """The default for the chosen release and mode."""
         if self.default_eager != self.default and lazy_mode() == 0:
             return self.default_eager
-        return self.default_1_20 if software_release() >= FIRST_EAGER_SOFTWARE else self.default
+        release = software_release()
+        return next((value for since, value in self.later_defaults if release >= since), self.default)
 
-    def from_environment(self) -> Value:
-        """Its value in the environment.
+    def from_environment(self, environ: Mapping[str, str] | None = None) -> Value:
+        """Its value in the environment, or in another mapping.
 
         Raises:
             ConfigurationError: not a value of its kind.
         """
         default = self.current_default()
         if self.kind == "flag":
-            return flag(self.name, bool(default))
+            return flag(self.name, bool(default), environ)
         if self.kind == "number":
-            return number(self.name, int(default))
-        return os.environ.get(self.name, str(default))
+            return number(self.name, int(default), environ)
+        return (os.environ if environ is None else environ).get(self.name, str(default))
 
     def checked(self, value: Any) -> Value:
         """`value` as this variable's kind.
@@ -71,6 +74,15 @@ class Variable:
         raise TypeError(f"{self.name} is a {self.kind}, of type {wanted.__name__}; got {value!r}")
 
 
+def _later_defaults(entry: Mapping[str, Any]) -> tuple[tuple[tuple[int, ...], Value], ...]:
+    found = [
+        (tuple(int(part) for part in key.removeprefix(LATER).split("_")), value)
+        for key, value in entry.items()
+        if key.startswith(LATER) and key != "default_eager"
+    ]
+    return tuple(sorted(found, reverse=True))
+
+
 def _variables(source: str, path: Path) -> list[Variable]:
     found = []
     for name, entry in read_table(path, "environment").items():
@@ -80,9 +92,10 @@ def _variables(source: str, path: Path) -> list[Variable]:
                 name=name,
                 kind=entry["kind"],
                 default=default,
-                default_1_20=entry.get("default_1_20", default),
+                later_defaults=_later_defaults(entry),
                 default_eager=entry.get("default_eager", default),
-                settable=entry.get("settable", False),
+                at_run_time=entry.get("at_run_time", False),
+                fixed_at_import=entry.get("fixed_at_import", False),
                 effect=entry.get("effect", ""),
                 source=source,
                 since=entry.get("since", ""),
@@ -130,9 +143,10 @@ def set(name: str, value: Any) -> bool:
     Raises:
         TypeError: a value of another kind.
     """
-    _values[name] = _variable(name).checked(value)
+    variable = _variable(name)
+    _values[name] = variable.checked(value)
     if name not in _watchers:
-        return False
+        return variable.at_run_time
     _watchers[name](_values[name])
     return True
 

@@ -12,6 +12,7 @@ import enum
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from . import flags
@@ -86,6 +87,8 @@ class Loggers:
         self._levels: dict[str, Level] | None = None
         self._lock = threading.Lock()
         self._failed = False
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a level has changed."""
 
     @property
     def levels(self) -> dict[str, Level]:
@@ -106,6 +109,7 @@ class Loggers:
         """
         if mask in ALL:
             self.levels.update(dict.fromkeys(LOGGERS, level))
+            self.changed()
             return
         name = mask.removeprefix(PREFIX)
         if name not in LOGGERS:
@@ -113,6 +117,7 @@ class Loggers:
                 f"there is no logger {mask!r}; use LOG_LEVEL_ALL_PT, or {PREFIX}NAME with a name such as PT_BRIDGE"
             )
         self.levels[name] = level
+        self.changed()
 
     def log(self, name: str, level: Level, text: str) -> None:
         """Write a line, if the logger's level lets it."""

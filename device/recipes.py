@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from .buckets import Admission, Buckets, dynamic_shapes
 from .compiler.compile import compile_graph, eager_program, place
+from .compiler.graph_def import write_if_wanted
 from .compiler.program import Access, Engine, EngineNode, Program, ProgramBuffer
 from .compiler.recipe import Recipe
 from .compiler.visualization import FOLDER, GraphDumps
@@ -28,10 +29,13 @@ from .timeline import Timeline
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a graph comes from if not from lazy mode: what compiled it, and whether its shapes are symbols there."""
+    """Where a graph comes from if not from lazy mode.
+
+    `name`: what compiled it. `dynamic`: whether its recipe is for a range of shapes; None: as `enable_dynamic_shape` says.
+    """
 
     name: str
-    dynamic: bool = False
+    dynamic: bool | None = None
 
 
 DATA_DEPENDENT = "result's shape depends on data"
@@ -85,7 +89,7 @@ class Recipes:
         if loaded is not None:
             return loaded, EventId.CACHE_HIT
         graph = graph_of(recording, self._lines)
-        is_dynamic = dynamic_shapes.on or (origin is not None and origin.dynamic)
+        is_dynamic = dynamic_shapes.on if origin is None or origin.dynamic is None else origin.dynamic
         admission = self.buckets.admit(graph) if is_dynamic else None
         in_bucket = admission is not None and not admission.compile
         recipe = None if in_bucket or self.store is None else self.store.get(signature)
@@ -93,6 +97,7 @@ class Recipes:
         if recipe is None:
             recipe = compile_graph(graph, self._spec)
             self._dumps.write(recipe, graph)
+            write_if_wanted(graph, recipe.name, self._is_lazy, compiled=True)
             if not in_bucket:
                 event = EventId.CACHE_MISS
                 cause = explain(graph, [entry.graph for entry in self.graphs])
@@ -153,6 +158,7 @@ class Recipes:
         recipe = place(eager_program(graph), self._spec, name, graph.signature)
         kernel = EagerKernel(recipe, graph, self._bridge.Executable(recording))
         recording.remember()
+        write_if_wanted(graph, name, self._is_lazy, compiled=False)
         self._learn(recipe, eager=True)
         self._timeline.compile(name, self._spec.compile.eager_s)
         self.kernels.put(recording.signature, kernel)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from . import modules
+from .captured_graph import CapturedGraph, Event
 from .events import EventId, dispatcher
 from .graph.ir import Graph
 from .memory import COPIES, Hbm, Shortage
@@ -28,7 +30,13 @@ class Residency:
         return self.memory
 
     def reserve(
-        self, reason: str, recording: Any = None, origin: str = COPIES, workspace: int = 0, graph: Graph | None = None
+        self,
+        reason: str,
+        recording: Any = None,
+        origin: str = COPIES,
+        workspace: int = 0,
+        graph: Graph | None = None,
+        addresses: Sequence[int] = (),
     ) -> None:
         """Make room for what has become resident, and for a workspace, before `reason` runs.
 
@@ -38,6 +46,7 @@ class Residency:
             origin: name of its recipe, which from now on stands for what lies in its buffers.
             workspace: bytes that it needs while it runs.
             graph: the graph, to name the operator at the peak.
+            addresses: what a replay uses, in place of a recording.
 
         Raises:
             torch.OutOfMemoryError: it does not fit.
@@ -46,8 +55,10 @@ class Residency:
         if graph is not None and graph.largest > memory.limit:  # no such tensor can ever have been made
             memory.abandon(events)
             raise self._error(Shortage(graph.largest, memory.free, memory.largest_free, memory.limit), graph, reason)
-        if memory.has_refused and recording is not None:
-            events = memory.readmit((address for _, _, _, address in recording.buffers()), events)
+        if memory.has_refused:
+            if recording is not None:
+                addresses = [address for _, _, _, address in recording.buffers()]
+            events = memory.readmit(addresses, events)
         shortage = memory.reserve(events, workspace, origin, self._timeline.now)
         while memory.defragmentations:
             done = memory.defragmentations.pop(0)
@@ -59,6 +70,25 @@ class Residency:
         observer = self._timeline.observer
         if observer is not None:
             observer.memory(self._timeline.host, memory.in_use, memory.in_use - memory.workspace, memory.workspace)
+
+    def reserve_for_replay(self, captured: CapturedGraph) -> None:
+        """Make room for a captured graph, recipe after recipe if it releases what it makes.
+
+        Raises:
+            torch.OutOfMemoryError: it does not fit.
+        """
+        if not captured.releases:
+            addresses = captured.counted(captured) if self.memory.has_refused else ()
+            self.reserve("replay", workspace=captured.workspace_bytes, addresses=addresses)
+            return
+        for launch in captured:
+            workspace = launch.loaded.recipe.workspace_bytes
+            self.reserve("replay", workspace=workspace, addresses=captured.counted([launch]))
+            self.set_aside(launch.releases)
+
+    def set_aside(self, events: Sequence[Event]) -> None:
+        """Those storages (address, bytes, slot) hold no memory until a graph uses them again."""
+        self.sync().set_aside(events)
 
     def _error(self, shortage: Shortage, graph: Graph | None, reason: str) -> Exception:
         named = self._recipes.graph_named

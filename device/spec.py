@@ -175,9 +175,12 @@ class PowerSpec:
 
 @dataclass(frozen=True)
 class DtypeSpec:
-    """Dtypes that this generation does not have, by their names in torch."""
+    """Dtypes that this generation does not have, by their names in torch, and how far one reaches that differs:
+    `e4m3_largest`, the largest number that a conversion to float8_e4m3fn gives.
+    """
 
     refused: list[str]
+    e4m3_largest: Positive
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from . import habana_dataset
-from .habana_dataset import HabanaDataLoader
+from .habana_dataset import HabanaDataLoader, fetch_habana_unet_loader
 
-__all__ = ["HabanaDataLoader", "habana_dataset"]
+__all__ = ["HabanaDataLoader", "fetch_habana_unet_loader", "habana_dataset"]

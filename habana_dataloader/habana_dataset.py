@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.utils.data import DataLoader
+
+from habana_frameworks.mediapipe.unavailable import refuse
 
 try:
     from torchvision.datasets import ImageFolder
@@ -62,3 +64,12 @@ class ImageFolderWithManifest(ImageFolder or object):  # type: ignore[misc]
             self.samples = [sample for sample in self.samples if Path(sample[0]).resolve() in listed]
             self.imgs = self.samples
             self.targets = [target for _, target in self.samples]
+
+
+def fetch_habana_unet_loader(*args: Any, **kwargs: Any) -> NoReturn:
+    """The loader of volumes for segmentation, which only the media pipeline has.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise refuse("fetch_habana_unet_loader")

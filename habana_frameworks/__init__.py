@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from types import ModuleType
 from typing import Any
 
-from . import _shield
-
-OFF = ("0", "false", "no", "off")
+from . import _shield, autoload
 
 
 class _UnbuiltDevice(ModuleType):
@@ -27,7 +24,7 @@ def __autoload() -> None:
     Where the bridge was built before, the device is registered now. Otherwise that waits for the first use of the
     device, so that programs without one are not held up, and see the PyTorch that they would see without us.
     """
-    if os.environ.get("PT_HPU_AUTOLOAD", "").strip().lower() in OFF:
+    if autoload.is_loaded or not autoload.is_autoload_enabled():
         return
     # A module of ours that imports PyTorch is not complete yet when PyTorch calls here: then, too, wait.
     if not _shield.importing() and _shield.load("device.backend.native").library_path().exists():

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from habana_frameworks import _shield
+from launcher.environment_help import print_environment, tell_unknown
 from launcher.network_options import network_options, to_environment
 
 DEFAULT_METRICS_PORT = 41611
@@ -42,6 +43,7 @@ Environment variables:
                           defaults of --fabric, --links and --algorithm
   HPUCLUSTER_CARDS_PER_BOX
                           ranks in each box; default: as many as it holds
+  hpurun --env-help       lists these and those of the Gaudi software
   HPUCLUSTER_TIMINGS      file for the seconds of each start-up phase, as JSON
 \b
 Exit status: that of the first rank that fails (128 + signal where it was
@@ -110,6 +112,14 @@ class ScriptCommand(click.Command):
     help="measured: add the time that the script's own code takes on this machine; not reproducible.",
 )
 @network_options
+@click.option(
+    "--env-help",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_environment,
+    help="List the environment variables of the Gaudi software, what each does here, and its value now.",
+)
 @click.option("--report", metavar="FILE.json", help="Write the closing table, and more, as JSON.")
 @click.option(
     "--metrics-port",
@@ -134,6 +144,7 @@ def command(
     session = _shield.load("launcher.session")
     if target is None:
         raise click.UsageError("no script: give the path of a Python file, or -m with a module's name.", ctx)
+    tell_unknown()
     environment = to_environment(options)
     request = session.Request(
         target=target,

@@ -24,7 +24,7 @@ def _aten_names() -> tuple[str, ...]:
 
 def _whole_operators() -> list[str]:
     """Operators with a CPU kernel of their own that a composite kernel would take apart for other devices."""
-    composite = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    composite = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd")
     return [
         name for name in _aten_names() if _has_kernel(name, "CPU") and any(_has_kernel(name, key) for key in composite)
     ]
@@ -47,6 +47,12 @@ def _placed_on_host() -> set[str]:
     return set() if text in ("", "none") else {name.strip() for name in text.split(",") if name.strip()}
 
 
+def runs_on_host(operator: str) -> bool:
+    """Whether `operator` ("aten::name") is one that the card lacks, or that PT_HPU_PLACE_ON_CPU sends to the host."""
+    name = operator.removeprefix("aten::").partition(".")[0]
+    return bool({name, name.rstrip("_")} & (host_only() | _placed_on_host()))
+
+
 def check_fallback(operator: str) -> None:
     """Whether `operator` ("aten::name"), which ends a graph, may run on the host if the card lacks it.
 
@@ -67,7 +73,7 @@ def check_fallback(operator: str) -> None:
 
 def register(bridge: Any) -> None:
     """Tell the bridge about every operator that is not simply recorded."""
-    for name in _whole_operators() + ALSO_WHOLE:
+    for name in dict.fromkeys(_whole_operators() + ALSO_WHOLE):
         bridge.record_directly(name)
     placed = _placed_on_host()
     wanted = host_only() | placed

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import BuildError
-from . import native, patches, runtime
+from . import autocast, checkpoints, native, patches, runtime
 
 NAME = "hpu"
 
@@ -36,6 +36,8 @@ def register(module: ModuleType) -> None:
     torch.utils.rename_privateuse1_backend(NAME)
     _add_methods()
     patches.apply()
+    checkpoints.install(runtime.settings().lazy)
+    autocast.be_bfloat16_by_default()
     # The backward pass runs in the thread that asks for it: then every operator has the user's stack above it, and no
     # engine thread still holds Python objects when the interpreter ends. It is this thread's setting.
     torch.autograd.set_multithreading_enabled(False)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .. import acquisition, modules
+from .. import acquisition, event_log, modules, strict
 from ..card import Card, acquire, current_card
 from ..environment import Settings, read_settings
 from ..errors import ConfigurationError
@@ -22,16 +22,28 @@ from ..graph.location import locate
 from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
-from ..report_file import report_folder, write_report
+from ..report_file import ReportThread, report_folder
 from ..spec import chosen_card
-from . import autocast, fused_cells, native, operators, set_data, sync_batch_norm
+from ..startup import announce, refuse_unknown_variables
+from . import (
+    autocast,
+    complex_numbers,
+    fused_cells,
+    hpu_ops,
+    native,
+    operators,
+    quantization,
+    set_data,
+    sync_batch_norm,
+)
+from .overflow import OverflowCheck
 from .untraced import untraced
 
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
-_report_folder: Path | None = None
-_libraries: list[torch.library.Library] = []  # registrations last as long as these
+_reports: ReportThread | None = None
+_libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations last as long as these
 
 
 def settings() -> Settings:
@@ -39,6 +51,7 @@ def settings() -> Settings:
     global _settings
     if _settings is None:
         _settings = read_settings()
+        strict.follow_environment()
     return _settings
 
 
@@ -73,11 +86,12 @@ def _load(path: Path) -> None:
     module.set_numerics(settings().numerics)
     if not settings().lazy:
         module.notify_after(1)
-    elif settings().max_ops < 2**31:
-        module.notify_after(settings().max_ops)
     operators.register(module)
     autocast.register(module)
-    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
+    if strict.enabled():
+        OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
+    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
+    _libraries.extend([complex_numbers.register(), *quantization.register()])
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module
@@ -98,22 +112,28 @@ def _make_card() -> Card:
     spec = chosen_card()
     if device_count() == 0:
         raise ConfigurationError("no card is visible (HABANA_VISIBLE_DEVICES=none); name one, or use 'all'")
+    refuse_unknown_variables()
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
     native_bridge.set_initialized()
+    event_log.start()
     limits = read_limits(spec)
     return Card(spec, settings(), native_bridge, acquisition.take(spec.name), limits)
 
 
 def card() -> Card:
     """The card of this process; the first call acquires it."""
-    global _report_folder
+    global _reports
     found = current_card()
     if found is None:
-        _report_folder = report_folder()  # as of now: the script may change its environment and its working folder
+        folder = report_folder()  # as of now: the script may change its environment and its working folder
         found = acquire(_make_card)
+        announce()
         Presence(found.spec, found.module, found.figures).start()
+        if folder is not None:
+            _reports = ReportThread(found, folder)
+            _reports.start()
     return found
 
 
@@ -137,11 +157,11 @@ def _at_exit() -> None:
         found.close()
     except Exception as error:
         print(f"hpu: the last graph could not run: {error}", file=sys.stderr)
-    if _report_folder is not None:
+    if _reports is not None:
         try:
-            write_report(found, _report_folder)
+            _reports.finish()
         except OSError as error:
-            print(f"hpu: the report cannot be written to {_report_folder}: {error.strerror}", file=sys.stderr)
+            print(f"hpu: the report cannot be written to {_reports.folder}: {error.strerror}", file=sys.stderr)
     dispatcher.publish(EventId.PROCESS_EXIT, {})
     # Engine threads of a backward pass in another thread may be waiting for the interpreter to drop their last objects.
     time.sleep(0.002)

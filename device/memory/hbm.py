@@ -143,7 +143,7 @@ class Hbm:
                 self.statistics.last_workspace = workspace
             shortage, self._shortage = self._shortage, None
             if shortage is not None:
-                self._take_back(events)
+                self._take_back(event for event in events if _is_output(event))
             return shortage
 
     def abandon(self, events: Sequence[Event]) -> None:
@@ -151,6 +151,11 @@ class Hbm:
         with self._lock:
             self._refused.update((event[0], event) for event in events if _is_output(event))
             self._apply([event for event in events if not _is_output(event)], COPIES, 0.0, self.workspace)
+
+    def set_aside(self, events: Iterable[Event]) -> None:
+        """Those storages hold no memory until `readmit` brings them back."""
+        with self._lock:
+            self._take_back(event for event in events if event[0] in self._held)
 
     def readmit(self, addresses: Iterable[int], events: Sequence[Event]) -> list[Event]:
         """The events, and before a graph's outputs those by which storages that did not fit become resident after all.
@@ -284,7 +289,7 @@ class Hbm:
 
     def _take_back(self, events: Iterable[Event]) -> None:
         for event in events:
-            if _is_output(event) and event[0] in self._held:
+            if event[0] in self._held:
                 holding = self._held.pop(event[0])
                 self._refused[event[0]] = event
                 size = size_of(holding[0])

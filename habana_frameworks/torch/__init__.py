@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from .. import _shield
+import os
+
+from .. import _shield, autoload
+
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes that compile for the CPU
+autoload.is_loaded = True
 
 with _shield.ours():
-    from . import activity_profiler, core, distributed, dynamo, hpu, internal, low_overhead_profiler, profiler, utils
+    from . import (
+        activity_profiler,
+        core,
+        distributed,
+        dynamo,
+        hpex,
+        hpu,
+        hw_utilization_metric,
+        internal,
+        low_overhead_profiler,
+        profiler,
+        utils,
+    )
+
+hpex.optimizers.replacement.replace_where_asked()
 
 __all__ = [
     "activity_profiler",
     "core",
     "distributed",
     "dynamo",
+    "hpex",
     "hpu",
+    "hw_utilization_metric",
     "internal",
     "low_overhead_profiler",
     "profiler",

@@ -58,7 +58,7 @@ def test_the_first_use_builds_and_the_second_finds_it(fresh_script, tmp_path: Pa
     first = fresh_script(code, HPUCLUSTER_CACHE=str(tmp_path / "cache"), CXX=quick_compiler, timeout=280)
     assert "building the hpu bridge" in first.stderr
     assert list((tmp_path / "cache").glob("*/_bridge.so"))
-    assert fresh_script(code, HPUCLUSTER_CACHE=str(tmp_path / "cache")).stderr == ""
+    assert "building" not in fresh_script(code, HPUCLUSTER_CACHE=str(tmp_path / "cache")).stderr
 
 
 def test_without_a_compiler_the_message_says_what_to_install(fresh_script, tmp_path: Path, bare_path: str) -> None:

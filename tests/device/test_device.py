@@ -182,13 +182,21 @@ def test_a_generator_of_its_own() -> None:
     first = torch.randn(4, device="hpu", generator=generator).cpu()
     twin = torch.Generator(device="hpu").manual_seed(3)
     assert torch.equal(torch.randn(4, device="hpu", generator=twin).cpu(), first)
-    with pytest.raises(RuntimeError, match="device type"):
-        torch.randn(4, device="hpu", generator=torch.Generator())
+
+
+def test_a_generator_of_the_cpu_serves_the_card_too() -> None:
+    first = torch.empty(4, device="hpu").uniform_(generator=torch.Generator().manual_seed(3)).cpu()
+    twin = torch.Generator().manual_seed(3)
+    assert torch.equal(torch.empty(4, device="hpu").uniform_(generator=twin).cpu(), first)
+    assert not torch.equal(torch.empty(4, device="hpu").uniform_(generator=twin).cpu(), first)
 
 
 def test_types_that_the_card_refuses(script) -> None:
     with pytest.raises(RuntimeError, match="Complex datatype is not supported on HPU device"):
         torch.zeros(2, dtype=torch.complex64).to("hpu")
+    parts = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    made = torch.complex(parts[0].to("hpu"), parts[1].to("hpu"))  # stays on the host
+    assert made.device.type == "cpu" and torch.equal(made, torch.complex(*parts))
     script(
         """
         import torch

@@ -42,3 +42,21 @@ def test_a_folder_that_cannot_be_made_is_told_before_the_card_is_used(script: Sc
     done = script(SCRIPT.format(use=True), HPUCLUSTER_REPORT=str(tmp_path / "file"), check=False)
     assert done.returncode == 1
     assert f"HPUCLUSTER_REPORT='{tmp_path}/file' cannot be made a folder" in done.stderr
+
+
+def test_a_process_that_is_killed_leaves_what_it_had_done(script: Script, tmp_path: Path) -> None:
+    done = script(
+        """
+        import os, signal, time, torch
+        import device.report_file
+        device.report_file.PERIOD = 0.01
+        (torch.ones(3, device="hpu") * 2).cpu()
+        while not os.path.exists("reports/rank0.json"):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        HPUCLUSTER_REPORT="reports",
+        check=False,
+    )
+    assert done.returncode != 0
+    assert json.loads((tmp_path / "reports/rank0.json").read_text())["graphs_compiled"] == 1

@@ -165,3 +165,7 @@ def test_more_ranks_than_modules(script) -> None:
     done = script(RANK, check=False, RANK="2", WORLD_SIZE="3", LOCAL_RANK="2", HABANA_VISIBLE_MODULES="4,6")
     assert done.returncode != 0
     assert "There is not enough devices" in done.stderr
+
+
+def test_the_device_module_holds_its_own_name() -> None:
+    assert torch.hpu.hpu is torch.hpu and torch.hpu.hpu.memory_stats("hpu")["Limit"] > 0

@@ -142,6 +142,7 @@ void Executable::bind(Recording& recording, int buffer) {
 }
 
 void Executable::execute(Recording& recording) {
+  c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);  // of PyTorch: they have seen the operator on hpu
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   for (size_t i = 0; i < storages_.size(); ++i)

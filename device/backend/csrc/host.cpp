@@ -83,9 +83,10 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   std::vector<c10::IValue> host_outs;
   for (int position : info.outs) host_outs.push_back(host[position]);
   {
+    c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);  // of PyTorch: they have seen the operator on hpu
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (info.random) {
+    if (info.draws(arguments)) {
       std::optional<at::Generator> generator;
       if (info.generator >= 0 && arguments[info.generator].isGenerator())
         generator = arguments[info.generator].toGenerator();

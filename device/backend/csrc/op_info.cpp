@@ -63,6 +63,8 @@ OpInfo describe(const c10::OperatorHandle& op) {
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
     if (argument.name() == "generator") info.generator = static_cast<int>(i);
+    if (info.name.rfind("hpu::", 0) == 0 && (argument.name() == "stochastic_rounding" || argument.name() == "p"))
+      info.chance = static_cast<int>(i);
     if (argument.alias_info() && argument.alias_info()->isWrite()) {
       info.written.push_back(static_cast<int>(i));
       if (argument.is_out()) info.outs.push_back(static_cast<int>(i));

@@ -38,6 +38,11 @@ at::Generator& default_generator() {
 
 int64_t draw_seed(const std::optional<at::Generator>& generator) {
   const at::Generator& source = generator.has_value() ? *generator : default_generator();
+  if (source.device().is_cpu()) {  // the bridge's own generator is the CPU's, and it takes both
+    auto* cpu = at::check_generator<at::CPUGeneratorImpl>(source);
+    std::lock_guard<std::mutex> lock(cpu->mutex_);
+    return static_cast<int64_t>(cpu->random64() >> 1);
+  }
   TORCH_CHECK(source.device().type() == kHpu, "Expected a 'hpu' device type for generator but found '",
               source.device(), "'; make it with torch.Generator(device=\"hpu\")");
   auto* implementation = static_cast<HpuGenerator*>(source.unsafeGetGeneratorImpl());

@@ -206,7 +206,7 @@ void record(OpInfo& info, torch::jit::Stack* stack) {
     const auto arguments = torch::jit::last(*stack, info.arguments);
     for (size_t i = 0; i < info.arguments; ++i) encode(recording, wiring, info, i, arguments[i]);
     node.arguments_end = static_cast<uint32_t>(recording.arguments.size());
-    if (info.random) {
+    if (info.draws(arguments)) {
       std::optional<at::Generator> generator;
       if (info.generator >= 0 && arguments[info.generator].isGenerator())
         generator = arguments[info.generator].toGenerator();

@@ -51,6 +51,12 @@ struct OpInfo {
   size_t arguments = 0;
   Run run = Run::Record;
   bool random = false;
+  int chance = -1;  // position of the argument that says whether a random operator draws at all: a flag, a probability
+  bool draws(at::ArrayRef<c10::IValue> arguments) const {
+    if (!random || chance < 0) return random;
+    const auto& value = arguments[chance];
+    return value.isBool() ? value.toBool() : value.toDouble() > 0;
+  }
   bool takes_host_tensors = false;      // index operators accept CPU index tensors
   int generator = -1;                   // position of the generator argument
   std::vector<int> scalars;             // scalar arguments that are sent as tensors: their value is not in the key ...
@@ -157,7 +163,7 @@ std::shared_ptr<const ResultShapes> predict(OpInfo& info, const Hash& key, const
 int64_t draw_seed(const std::optional<at::Generator>& generator);
 void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
 
-// widen.cpp: calls the CPU kernel, in float32 where there is none for the arguments' type
+// widen.cpp: calls the operator, on wider types where PyTorch has no kernel for those of the arguments
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
 
 // executable.cpp

@@ -86,7 +86,9 @@ constexpr int64_t kSmall = 1024;  // elements
 // bookkeeping depends on the reduction and on the kernel; and of pointwise operators on small tensors, since the meta
 // kernels of those are Python and the first one imports a compiler for a second.
 bool ask_host_kernel(const OpInfo& info, const torch::jit::Stack& stack) {
-  if (info.name.rfind("aten::_embedding_bag", 0) == 0 && info.name.find("backward") == std::string::npos) return true;
+  const bool backward = info.name.find("backward") != std::string::npos;
+  if (info.name.rfind("aten::_embedding_bag", 0) == 0 && !backward) return true;
+  if (info.name.rfind("aten::multilabel_margin_loss", 0) == 0 && !backward) return true;
   if (!info.handle.hasTag(at::Tag::pointwise) || info.random) return false;
   for (const auto& value : torch::jit::last(stack, info.arguments))
     if (value.isTensorList() || (value.isTensor() && value.toTensor().defined() && value.toTensor().numel() > kSmall))
@@ -117,10 +119,10 @@ std::shared_ptr<const ResultShapes> ask_meta(const OpInfo& info, const torch::ji
   std::vector<c10::IValue> outs;
   for (int position : info.outs) outs.push_back(meta[position]);
   try {
+    c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);  // of PyTorch: they have seen the operator on hpu
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (on_host) call_kernel(info, meta);
-    else info.handle.callBoxed(meta);
+    call_kernel(info, meta);
   } catch (const std::exception&) {
     return nullptr;  // no meta kernel, or the user's mistake: running the operator tells
   }

@@ -23,7 +23,22 @@ void card_to_host(const at::Tensor& source, const at::Tensor& destination, bool 
   destination.copy_(host_alias(source));
 }
 
+// Conversions to 8-bit floats end at the largest number of the card's format, which is not PyTorch's everywhere.
+bool rounds_to_fp8(const at::Tensor& source, const at::Tensor& destination) {
+  const auto type = destination.scalar_type();
+  return (type == at::kFloat8_e4m3fn || type == at::kFloat8_e5m2) && source.scalar_type() != type;
+}
+
 void card_to_card(const at::Tensor& source, const at::Tensor& destination) {
+  if (rounds_to_fp8(source, destination)) {
+    static auto op = c10::Dispatcher::singleton().findSchema({"hpu::copy_to_fp8_", ""});
+    if (op.has_value()) {
+      torch::jit::Stack stack;
+      torch::jit::push(stack, destination, source);
+      record(op_info(*op), &stack);
+      return;
+    }
+  }
   static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   torch::jit::Stack stack;
   torch::jit::push(stack, destination, source.expand(destination.sizes()), false);

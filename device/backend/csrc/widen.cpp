@@ -1,5 +1,7 @@
-// Types that the card computes with and a CPU kernel does not: 8-bit floats in most operators, half precision in some.
-// Such an operator runs in float32 and its results are rounded once, which is what the card's kernels do.
+// Arguments that the card computes with and a CPU kernel refuses. Types: 8-bit floats in most operators, half precision in
+// some, 32-bit indices in a few. Such an operator runs on wider types: floats in float32 with results that are rounded
+// once, which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64. Memory: the
+// card reads all operands before it writes, so an operator may write to what it reads; here it reads a copy.
 #include "arguments.h"
 #include "recorder.h"
 
@@ -10,48 +12,75 @@ bool is_small_float(c10::ScalarType dtype) {
   return c10::isFloat8Type(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
 }
 
-bool takes_small_floats(const torch::jit::Stack& stack, size_t arguments) {
-  const auto small = [](const at::Tensor& tensor) { return tensor.defined() && is_small_float(tensor.scalar_type()); };
-  for (const auto& value : torch::jit::last(stack, arguments)) {
-    if (value.isTensor() && small(value.toTensor())) return true;
-    if (value.isTensorList())
-      for (const auto& tensor : value.toTensorVector())
-        if (small(tensor)) return true;
+bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
+
+struct Widening {
+  bool floats = false;
+  bool indices = false;
+  bool copies = false;
+};
+
+// What of the arguments could be changed.
+Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
+  Widening found;
+  found.copies = !info.written.empty();
+  const auto arguments = torch::jit::last(stack, info.arguments);
+  for (size_t i = 0; i < info.arguments; ++i) {
+    const auto look = [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      if (is_small_float(tensor.scalar_type())) found.floats = true;
+      else if (tensor.scalar_type() == at::kInt && is_index(info.handle.schema().arguments()[i].name()))
+        found.indices = true;
+    };
+    if (arguments[i].isTensor()) look(arguments[i].toTensor());
+    if (arguments[i].isTensorList())
+      for (const auto& tensor : arguments[i].toTensorVector()) look(tensor);
   }
-  return false;
+  return found;
 }
 
-// How PyTorch's CPU kernels say that they do not have a type.
-bool lacks_type(const std::string& message) {
-  return message.find("not implemented for '") != std::string::npos ||
-         message.find("Unsupported datatype") != std::string::npos;
+// What a kernel that refused should be given: these are the ways in which PyTorch says why.
+Widening asked_for(const std::string& message) {
+  const auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
+  Widening asked;
+  asked.floats = says("not implemented for '") || says("Unsupported datatype");
+  asked.indices = says("xpected a long tensor for index") || says("xpected dtype int64 for index") ||
+                  says("expected target dtype to be Long") || says("expected scalar type Long but found Int") ||
+                  says("should be type int64 but got: Int");
+  asked.copies = says("the input tensor and the written-to tensor refer to a single memory location");
+  return asked;
 }
 
 struct Widened {
   torch::jit::Stack stack;
-  std::optional<c10::ScalarType> type;  // the small type; of several the first
+  std::optional<c10::ScalarType> type;  // of results that come in float32; of several small types the first
 };
 
-Widened widen(const OpInfo& info, const torch::jit::Stack& arguments) {
+Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Widening& widening) {
   Widened wide;
   const auto& schema = info.handle.schema();
-  std::optional<c10::ScalarType> asked;
+  std::optional<c10::ScalarType> named;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& value = arguments[i];
-    if (value.isGenerator()) {
+    const auto& name = schema.arguments()[i].name();
+    if (value.isGenerator() || value.isDevice()) {
       wide.stack.push_back(value);
-    } else if (value.isInt() && schema.arguments()[i].name() == "dtype") {
-      asked = static_cast<c10::ScalarType>(value.toInt());
-      wide.stack.emplace_back(static_cast<int64_t>(is_small_float(*asked) ? at::kFloat : *asked));
+    } else if (widening.floats && value.isInt() && name == "dtype") {
+      named = static_cast<c10::ScalarType>(value.toInt());
+      wide.stack.emplace_back(static_cast<int64_t>(is_small_float(*named) ? at::kFloat : *named));
     } else {
       wide.stack.push_back(map_argument(value, c10::Device(c10::kCPU), [&](const at::Tensor& tensor) {
-        if (!tensor.defined() || !is_small_float(tensor.scalar_type())) return tensor;
-        if (!wide.type) wide.type = tensor.scalar_type();
+        if (!tensor.defined()) return tensor;
+        const auto dtype = tensor.scalar_type();
+        if (widening.indices && dtype == at::kInt && is_index(name)) return tensor.to(at::kLong);
+        const bool copy = widening.copies && !contains(info.written, i);
+        if (!widening.floats || !is_small_float(dtype)) return copy ? tensor.clone() : tensor;
+        if (!wide.type) wide.type = dtype;
         return tensor.to(at::kFloat);
       }));
     }
   }
-  if (asked) wide.type = asked;
+  if (named) wide.type = named;
   return wide;
 }
 
@@ -72,23 +101,44 @@ void write_back(const c10::IValue& wide, const c10::IValue& argument) {
 }  // namespace
 
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
-  if (!takes_small_floats(stack, info.arguments)) {
+  const Widening can = possible(info, stack);
+  if (!can.floats && !can.indices && !can.copies) {
     info.handle.callBoxed(stack);
     return;
   }
-  torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(info.arguments), stack.end());
+  const torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(info.arguments), stack.end());
+  Widening widening;
+  const auto refused = [&](const c10::Error& error) {
+    const Widening asked = asked_for(error.what_without_backtrace());
+    const bool floats = asked.floats && can.floats && !widening.floats;
+    const bool indices = asked.indices && can.indices && !widening.indices;
+    const bool copies = asked.copies && can.copies && !widening.copies;
+    widening.floats |= floats;
+    widening.indices |= indices;
+    widening.copies |= copies;
+    return !floats && !indices && !copies;
+  };
   try {
     info.handle.callBoxed(stack);
     return;
   } catch (const c10::Error& error) {
-    if (!lacks_type(error.what_without_backtrace())) throw;
+    if (refused(error)) throw;
   }
-  Widened wide = widen(info, arguments);
-  torch::jit::Stack results = wide.stack;
-  info.handle.callBoxed(results);
+  Widened wide;
+  torch::jit::Stack results;
+  for (bool done = false; !done;) {
+    wide = widen(info, arguments, widening);
+    results = wide.stack;
+    try {
+      info.handle.callBoxed(results);
+      done = true;
+    } catch (const c10::Error& error) {
+      if (refused(error)) throw;
+    }
+  }
   for (int position : info.written) write_back(wide.stack[position], arguments[position]);
   const auto narrow = [&](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(*wide.type) : tensor;
+    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(*wide.type) : tensor;
   };
   stack.clear();
   for (size_t r = 0; r < results.size(); ++r)

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from .. import hpu
-from . import quantization, torch_overwrites
+from . import (
+    hccl,
+    observer,
+    quantization,
+    quantize_pt2e,
+    quantizer,
+    step_closure,
+    torch_overwrites,
+    weight_sharing,
+)
 from .quantization import (
     hpu_inference_initialize,
     hpu_inference_reset_env,
@@ -14,11 +23,14 @@ from .quantization import (
     hpu_set_inference_env,
     hpu_teardown_inference_env,
 )
-from .step import _mark_step_if_lazy as _mark_step_if_lazy
-from .step import add_step_closure, iter_mark_step, mark_step
+from .step_closure import _mark_step_if_lazy as _mark_step_if_lazy
+from .step_closure import add_step_closure, iter_mark_step, mark_step
+
+torch_overwrites.overwrite_torch_functions()
 
 __all__ = [
     "add_step_closure",
+    "hccl",
     "hpu",
     "hpu_inference_initialize",
     "hpu_inference_reset_env",
@@ -30,6 +42,11 @@ __all__ = [
     "hpu_teardown_inference_env",
     "iter_mark_step",
     "mark_step",
+    "observer",
     "quantization",
+    "quantize_pt2e",
+    "quantizer",
+    "step_closure",
     "torch_overwrites",
+    "weight_sharing",
 ]

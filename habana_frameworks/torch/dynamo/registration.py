@@ -75,6 +75,12 @@ def _guard_inductor(inductor: ModuleType) -> None:
     inductor.compile_fx = guarded  # type: ignore[attr-defined]
 
 
+def _keep_layouts(module: ModuleType) -> None:
+    # PyTorch assumes that results on hpu are always contiguous. Here they have the layout that they have everywhere, and
+    # what is traced must be what runs.
+    module.is_noncontiguous_supported = lambda device: True
+
+
 def register() -> None:
     """Wait for PyTorch's compiler."""
     if runtime.settings().lazy:
@@ -82,4 +88,6 @@ def register() -> None:
     else:
         after_import("torch._dynamo.backends.registry", _add_backends)
     after_import("torch._dynamo.device_interface", _add_interface)
+    for name in ("torch._subclasses.fake_impls", "torch._refs"):
+        after_import(name, _keep_layouts)
     after_import("torch._inductor.compile_fx", _guard_inductor)

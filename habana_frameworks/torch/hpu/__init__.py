@@ -33,13 +33,20 @@ from .devices import (
 from .dynamic_shapes import disable_dynamic_shape, enable_dynamic_shape, get_dynamic_shape_status
 from .graphs import (
     CachedParams,
+    GraphModel,
     HPUGraph,
+    ModuleCacher,
+    TensorPacker,
     copy_to,
+    extract_tensors,
+    get_user_input_tensor_list,
     graph,
     input_hash,
     is_current_stream_capturing,
+    make_graphed_callables,
     wrap_in_hpu_graph,
     wrap_in_hpu_graph_func,
+    wrapped_hpugraph_forward,
 )
 from .memory import _extended_memory_summary as _extended_memory_summary
 from .memory import _extended_memory_summary_dict as _extended_memory_summary_dict
@@ -136,7 +143,8 @@ from .tensor_types import (
     ShortTensor,
 )
 
-registration.register(sys.modules[__name__])
+hpu = sys.modules[__name__]  # programs say torch.hpu.hpu.memory_stats(), too
+registration.register(hpu)
 be_the_accelerators()
 
 
@@ -155,15 +163,18 @@ __all__ = [
     "DoubleTensor",
     "Event",
     "FloatTensor",
+    "GraphModel",
     "HPUGraph",
     "HalfTensor",
     "IntTensor",
     "LongTensor",
     "MetricDumpFormat",
     "MetricNotFound",
+    "ModuleCacher",
     "ShortTensor",
     "Stream",
     "StreamContext",
+    "TensorPacker",
     "can_device_access_peer",
     "copy_to",
     "current_device",
@@ -186,6 +197,7 @@ __all__ = [
     "enable_optim_output_sif",
     "enable_quantization",
     "enable_recompute_sdp",
+    "extract_tensors",
     "getDeterministic",
     "get_amp_supported_dtype",
     "get_arch_list",
@@ -199,6 +211,7 @@ __all__ = [
     "get_rng_state_all",
     "get_stream_info",
     "get_sync_debug_mode",
+    "get_user_input_tensor_list",
     "graph",
     "graphs",
     "init",
@@ -212,6 +225,7 @@ __all__ = [
     "is_initialized",
     "is_matmul3d_2d_reshape_enabled",
     "is_quantization_enabled",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -256,4 +270,5 @@ __all__ = [
     "utilization",
     "wrap_in_hpu_graph",
     "wrap_in_hpu_graph_func",
+    "wrapped_hpugraph_forward",
 ]

@@ -126,8 +126,9 @@ def is_bf16_supported() -> bool:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Types for `torch.autocast("hpu")`."""
-    return [torch.bfloat16, torch.float16, torch.float32]
+    """Types for `torch.autocast("hpu")`; the first Gaudi has no float16."""
+    refused = chosen_card().dtypes.refused
+    return [dtype for dtype in (torch.bfloat16, torch.float16) if str(dtype).removeprefix("torch.") not in refused]
 
 
 def set_device(device: DeviceLike) -> None:

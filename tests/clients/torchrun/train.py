@@ -1,6 +1,6 @@
 """A convolutional network learns where a bright square lies, under any launcher: ranks come from the environment.
 
-What public training scripts for Gaudi do at their start is all here: `initialize_distributed_hpu`, `hccl`, DDP with bucket
+What public scripts for Gaudi do at their start is all here: `initialize_distributed_hpu`, `hccl`, DDP with bucket
 views, autocast, a mark_step after the backward pass and one after the optimizer, a metric reduced over the ranks, and a
 checkpoint that every rank reads back.
 """
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import habana_frameworks.torch.core as htcore
-import habana_frameworks.torch.distributed.hccl as hccl
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -19,13 +17,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+import habana_frameworks.torch.core as htcore
+import habana_frameworks.torch.distributed.hccl as hccl
+
 
 def squares(rows: int) -> TensorDataset:
     """Pictures of 16 x 16 with a bright square of 8 x 8 in one of four corners, and the corner's number."""
     noise = torch.Generator().manual_seed(1)
     corners = torch.randint(4, (rows,), generator=noise)
     pictures = torch.randn(rows, 1, 16, 16, generator=noise)
-    for picture, corner in zip(pictures, corners.tolist()):
+    for picture, corner in zip(pictures, corners.tolist(), strict=True):
         top, left = 8 * (corner // 2), 8 * (corner % 2)
         picture[:, top : top + 8, left : left + 8] += 1
     return TensorDataset(pictures, corners)

@@ -24,6 +24,8 @@ class _Body(Interpreter):
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
         self._lines = {node: location.traced(node.meta.get("stack_trace") or "") for node in module.graph.nodes}
+        output = next(iter(module.graph.find_nodes(op="output")))
+        self._layouts = [_layout(node) for node in output.args[0]]
 
     def run_node(self, n: Node) -> Any:
         location.say(self._lines[n])
@@ -33,10 +35,29 @@ class _Body(Interpreter):
         before = location.said()
         try:
             with torch.no_grad():
-                return self.run(*inputs, enable_io_processing=False)
+                outputs = self.run(*inputs, enable_io_processing=False)
+                return [_laid_out(output, layout) for output, layout in zip(outputs, self._layouts, strict=True)]
         finally:
             location.say(before)
             self.env.clear()
+
+
+def _layout(node: Any) -> tuple[int, ...] | None:
+    """The strides that were traced, where they are numbers and matter."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    strides = value.stride()
+    return tuple(strides) if all(isinstance(item, int) for item in (*strides, *value.shape)) else None
+
+
+def _laid_out(value: Any, strides: tuple[int, ...] | None) -> Any:
+    """A result in the layout that what follows was traced with."""
+    if strides is None or not isinstance(value, torch.Tensor) or value.stride() == strides or value.numel() < 2:
+        return value
+    if all(size == 1 or mine == wanted for size, mine, wanted in zip(value.shape, value.stride(), strides, strict=True)):
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 class ClusterModule(torch.nn.Module):
@@ -74,7 +95,8 @@ def compiled_program(partitioned: GraphModule, name: str, force_static: bool) ->
             cluster = partitioned.get_submodule(str(node.target))
             if not isinstance(cluster, GraphModule):
                 continue
-            origin = Origin(f"{name} {node.target}", dynamic=not force_static and _is_dynamic(cluster))
+            dynamic = False if force_static else _is_dynamic(cluster) or None
+            origin = Origin(f"{name} {node.target}", dynamic)
             setattr(partitioned, str(node.target), ClusterModule(cluster, origin))
     partitioned.graph.set_codegen(_BoxedCodeGen())
     partitioned.recompile()

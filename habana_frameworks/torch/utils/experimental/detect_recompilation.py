@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from ...core.step import mark_step
+from ...core.step_closure import mark_step
 from ...hpu.graphs import input_hash
 from ...hpu.metrics import metric_localcontext
 from .table import Table

@@ -1,0 +1,1 @@
+"""Names of the data loaders over the media pipeline, a closed package."""
