@@ -40,7 +40,9 @@ def test_cuda_is_absent_until_the_migration_is_asked_for(script: Script) -> None
 @pytest.mark.parametrize("how", ["variable", "import"])
 def test_a_training_script_for_cuda_runs(script: Script, tmp_path: Path, how: str) -> None:
     """By the variable alone, or by the import at its top; what is mapped goes to the log."""
-    start = "import habana_frameworks.torch.core" if how == "variable" else "import habana_frameworks.torch.gpu_migration"
+    start = (
+        "import habana_frameworks.torch.core" if how == "variable" else "import habana_frameworks.torch.gpu_migration"
+    )
     script(
         f"    {start}\n" + TRAINING,
         HABANA_LOGS=str(tmp_path),

@@ -9,8 +9,8 @@ maps, for the whole process and for good:
 - imports of `apex` and `pynvml` to stand-ins, where these are not installed.
 
 PT_HPU_CONVERT_FP16_TO_BF16_FOR_MIGRATION=1 takes bfloat16 where a script asks for float16. GPU_MIGRATION_LOG_LEVEL
-writes what was mapped to a file (`call_log.py`). The toolkit this stands for is closed: names and effects are those that
-its documentation and its users tell.
+writes what was mapped to a file (`call_log.py`). The toolkit that this stands for is closed: names and effects are
+those that its documentation and its users tell.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _CAPABILITY = (8, 0)
 
 
 def _index(device: Any) -> Any:
-    """A device as `torch.hpu` takes it: an index of CUDA's counts cards, and every other device is the process's own."""
+    """A device as `torch.hpu` takes it: an index counts cards, and every other device is the process's own."""
     return None if is_cuda(device) or isinstance(device, torch.device) else device
 
 

@@ -108,12 +108,12 @@ def apply() -> None:
     torch.UntypedStorage.cuda = _cuda  # type: ignore[assignment, method-assign]
     torch.nn.Module.cuda = _module_cuda  # type: ignore[method-assign, assignment]
     torch.Tensor.is_cuda = property(lambda tensor: tensor.device.type == "hpu")  # type: ignore
-    torch.serialization.register_package(5, lambda storage: None, _map_location)
+    torch.serialization.register_package(6, lambda storage: None, _map_location)
     _redirect_cuda_key()
 
 
 def _redirect_cuda_key() -> None:
-    # What reaches PyTorch's C++ with a CUDA device nevertheless, for example from TorchScript, makes tensors on the card.
+    # What reaches PyTorch's C++ with a CUDA device nevertheless, such as TorchScript's, makes tensors on the card.
     library = torch.library.Library("aten", "IMPL")
 
     def make(factory: Any) -> Any:
