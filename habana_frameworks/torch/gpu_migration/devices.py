@@ -104,7 +104,7 @@ def apply() -> None:
         setattr(torch.Tensor, name, mapped(getattr(torch.Tensor, name)))
     torch.nn.Module.to = mapped(torch.nn.Module.to)  # type: ignore[method-assign]
     torch.nn.Module.to_empty = mapped(torch.nn.Module.to_empty)  # type: ignore[method-assign]
-    torch.Tensor.cuda = _cuda  # type: ignore[method-assign]
+    torch.Tensor.cuda = _cuda  # type: ignore[method-assign, assignment]
     torch.UntypedStorage.cuda = _cuda  # type: ignore[assignment, method-assign]
     torch.nn.Module.cuda = _module_cuda  # type: ignore[method-assign, assignment]
     torch.Tensor.is_cuda = property(lambda tensor: tensor.device.type == "hpu")  # type: ignore
