@@ -6,6 +6,7 @@ import torch  # noqa: F401  first: loading torch may load the hpu device, which 
 
 from .communicator import close_all
 from .data_movement import timing_only
+from .emulation import distributed_emulation_apply_if_enabled
 from .errors import CollectiveError, CollectiveTimeout, MismatchError, PeerLost, SharedMemoryError
 from .gradients import all_reduce_gradients
 from .process_group import HcclProcessGroup
@@ -21,6 +22,7 @@ __all__ = [
     "SharedMemoryError",
     "all_reduce_gradients",
     "close_all",
+    "distributed_emulation_apply_if_enabled",
     "register",
     "remove_leftovers",
     "timing_only",

@@ -9,14 +9,18 @@ import torch.distributed as dist
 
 from . import functional
 from .adaptations import adapt
+from .emulation import is_distributed_emulation_enabled
 from .handles import keep_alive
 from .process_group import HcclProcessGroup
+from .silent_group import SilentGroup
 
 
 def register(name: str = "hccl", devices: Sequence[str] = ("hpu",)) -> None:
     """Register the backend with torch.distributed, for tensors of these device types; again is harmless."""
 
-    def create(options: Any, backend_options: Any) -> HcclProcessGroup:
+    def create(options: Any, backend_options: Any) -> Any:
+        if is_distributed_emulation_enabled():
+            return SilentGroup(options.group_rank, options.group_size, options.group_id, devices)
         return HcclProcessGroup(
             store=options.store,
             rank=options.group_rank,

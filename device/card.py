@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
-from . import flags, modules
+from . import flags
 from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
 from .capturing import Capturing
@@ -44,10 +44,12 @@ NEEDS_LAZY_MODE = (
 class Card:
     """The card that this process holds."""
 
-    def __init__(self, spec: CardSpec, settings: Settings, bridge: Any, limits: PoolLimits | None = None) -> None:
+    def __init__(
+        self, spec: CardSpec, settings: Settings, bridge: Any, module: int, limits: PoolLimits | None = None
+    ) -> None:
         self.spec = spec
         self.settings = settings
-        self.module = modules.own_module()
+        self.module = module
         self.journal = Journal()
         self.log = RunLog() if settings.keep_log else None
         self.timeline = Timeline(spec, launch_thread=settings.launch_thread, log=self.log)
@@ -101,6 +103,7 @@ class Card:
             self._residency.abandon()
             recording.abandon()
             raise
+        used = constants.used_by(recording)
         if flags.get("PT_COMPILE_ONLY_MODE"):
             recording.abandon()
         else:
@@ -108,10 +111,11 @@ class Card:
             self._in_flight.launched(recording.epoch, number)
             if loaded.admission is not None:
                 self.recipes.ran(loaded, loaded.admission)
-            constants.write()
             loaded.run(recording)
         if captured is not None:
             captured.add(loaded, recording)
+        else:
+            constants.write(used)
         # Told last: a listener may use the card, which waits until this graph has run.
         dispatcher.publish(event, {"recipe_id": recipe.signature[:16]})
         self._resume()

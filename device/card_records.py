@@ -37,6 +37,7 @@ HEARTBEAT = 10.0
 """Seconds after which a record is written again, changed or not."""
 
 FORMAT = 2
+RECORD_SUFFIX = ".json"
 LARGEST = 65536  # bytes of a record's file
 SHARED_MODE = 0o1777
 
@@ -118,7 +119,7 @@ class CardRecord:
     @property
     def file_name(self) -> str:
         """Name of its file, the same for the life of the process and of no other."""
-        return f"{self.process.namespace}-{self.process.pid}-{self.process.start}.json"
+        return f"{self.process.namespace}-{self.process.pid}-{self.process.start}{RECORD_SUFFIX}"
 
 
 def folders() -> tuple[Path, ...]:
@@ -135,7 +136,7 @@ def publish(record: CardRecord, where: Sequence[Path] | None = None) -> Path:
     problem: OSError | None = None
     for folder in folders() if where is None else where:
         try:
-            _ensure(folder)
+            prepare(folder)
             with _opened(folder) as descriptor:
                 _write(descriptor, record.file_name, json.dumps({"format": FORMAT, "card": asdict(record)}))
             return folder / record.file_name
@@ -161,8 +162,11 @@ def held_cards() -> list[CardRecord]:
     return sorted(records.values(), key=lambda record: (record.module, record.process.pid))
 
 
-def _ensure(folder: Path) -> None:
-    """Create the folder where it is missing; complete at once, as others may be about to use it."""
+def prepare(folder: Path) -> None:
+    """Create the folder where it is missing; complete at once, as others may be about to use it.
+
+    Raises OSError where it cannot be had.
+    """
     if folder.is_dir():
         return
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -213,6 +217,8 @@ def _read_folder(folder: Path) -> Iterator[CardRecord]:
 
 def _read(folder: int, name: str) -> CardRecord | None:
     """The record in a file; None where there is none to be believed. Files left by processes that ended are removed."""
+    if not name.startswith(".") and not name.endswith(RECORD_SUFFIX):
+        return None  # a card's lock, which its holder must not open a second time
     try:
         # O_NONBLOCK: the file may be another user's pipe.
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)

@@ -92,17 +92,31 @@ class Constants:
             ) from error
         self._folder, self._compress = path, compress
 
-    def write(self) -> None:
-        """Write the constants that are in no file yet, each to `<folder>/<rank>/const_<id>`."""
+    def used_by(self, recording: Any) -> list[tuple[Constant, torch.Tensor]]:
+        """The constants that a graph uses and that are in no file yet; none where none are written."""
         if self._folder is None:
+            return []
+        addresses = {address for _, _, _, address in recording.buffers()}
+        found, waiting = [], []
+        for constant, reference in self._waiting:
+            tensor = reference()
+            if tensor is None:
+                continue
+            if tensor.untyped_storage().data_ptr() in addresses:
+                found.append((constant, tensor))
+            else:
+                waiting.append((constant, reference))
+        self._waiting = waiting
+        return found
+
+    def write(self, used: list[tuple[Constant, torch.Tensor]]) -> None:
+        """Write constants, each to `<folder>/<rank>/const_<id>`; the graph has to have run."""
+        if not used or self._folder is None:
             return
         folder = self._folder / str(modules.own_rank())
         folder.mkdir(parents=True, exist_ok=True)
-        waiting, self._waiting = self._waiting, []
-        for constant, reference in waiting:
-            tensor = reference()
-            if tensor is not None:
-                _write(folder / f"const_{constant.const_id}", tensor, self._compress)
+        for constant, tensor in used:
+            _write(folder / f"const_{constant.const_id}", tensor, self._compress)
 
 
 def _write(path: Path, tensor: torch.Tensor, compress: bool) -> None:

@@ -7,12 +7,12 @@ static inputs and outputs, which later calls overwrite; inputs that were marked 
 from __future__ import annotations
 
 import gc
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from . import strict
 from .backend import runtime
 from .captured_graph import CapturedGraph
 from .card import NEEDS_LAZY_MODE, current_card
@@ -40,9 +40,9 @@ class HPUGraph:
         if not runtime.settings().lazy:
             raise HpuError(NEEDS_LAZY_MODE)
         self._captured: CapturedGraph | None = None
-        self._untouched = True  # neither captured nor tried to
         self._inputs = LentInputs()
         self._random_state: torch.Tensor | None = None
+        self._has_begun = False
 
     # -- capture --------------------------------------------------------------------------------------------------
 
@@ -56,11 +56,11 @@ class HPUGraph:
         global _capturing
         card = runtime.card()
         inputs = LentInputs()
-        self._untouched = False
         card.capture_begin(dry_run)
         _capturing = None  # one that was given up may have had an object here before
         self.reset()
         self._inputs = inputs
+        self._has_begun = True
         self._random_state = runtime.bridge().default_generator().get_state() if dry_run else None
         _capturing = (id(self), current_stream())
 
@@ -119,17 +119,14 @@ class HPUGraph:
 
     def replay(self, asynchronous: bool = False) -> None:
         """Run it again, on the memory of the capture. The card works while the host goes on; with `asynchronous` the
-        host does not even wait for the launch. A graph with which no capture was ever begun has nothing to do, and
-        warns; clients replay one in their first step.
+        host does not even wait for the launch. Before any capture it does nothing, and a note says so once.
 
         Raises:
-            RuntimeError: the capture was given up, or let go by `reset`.
+            RuntimeError: the capture was given up or let go; with HPUCLUSTER_STRICT=1 also before any capture.
         """
-        if self._untouched:
-            warnings.warn("replay() of an HPUGraph that has captured nothing does nothing", stacklevel=2)
-            return
-        captured = self._captured_or_raise("replay()")
-        runtime.card().replay(captured, wait=not asynchronous)
+        captured = self._to_replay("replay()")
+        if captured is not None:
+            runtime.card().replay(captured, wait=not asynchronous)
 
     def replayV2(
         self, static_tlist: Sequence[torch.Tensor], tlist: Sequence[torch.Tensor], asynchronous: bool = False
@@ -137,19 +134,21 @@ class HPUGraph:
         """Replay with the tensors `tlist` in place of `static_tlist`, of the capture: as many, of the same sizes.
 
         Raises:
-            RuntimeError: nothing was captured; not one for each, or other sizes.
+            RuntimeError: as `replay`; not one for each, or other sizes.
         """
-        captured = self._captured_or_raise("replayV2()")
-        run_with(captured, static_tlist, tlist, lambda: runtime.card().replay(captured, wait=not asynchronous))
+        captured = self._to_replay("replayV2()")
+        if captured is not None:
+            run_with(captured, static_tlist, tlist, lambda: runtime.card().replay(captured, wait=not asynchronous))
 
     def replayV3(self, tlist: Sequence[torch.Tensor], asynchronous: bool = False) -> None:
         """Replay with the tensors `tlist` in place of those that were marked as inputs, in the same order.
 
         Raises:
-            RuntimeError: nothing was captured; fewer tensors than were marked, or other sizes.
+            RuntimeError: as `replay`; fewer tensors than were marked, or other sizes.
         """
-        captured = self._captured_or_raise("replayV3()")
-        self._inputs.run(captured, tlist, lambda: runtime.card().replay(captured, wait=not asynchronous))
+        captured = self._to_replay("replayV3()")
+        if captured is not None:
+            self._inputs.run(captured, tlist, lambda: runtime.card().replay(captured, wait=not asynchronous))
 
     def clear_inputs(self) -> None:
         """Let go of inputs that the last replay was given and wrote to; whoever gave them has their values."""
@@ -187,8 +186,22 @@ class HPUGraph:
 
     def _captured_or_raise(self, call: str) -> CapturedGraph:
         if self._captured is None:
-            raise HpuError(f"this HPUGraph has captured nothing; call capture_begin() and capture_end() before {call}")
+            why = "its capture was given up, or reset() let go of it" if self._has_begun else "no capture was begun"
+            raise HpuError(
+                f"this HPUGraph has captured nothing ({why}); call capture_begin() and capture_end() before {call}"
+            )
         return self._captured
+
+    def _to_replay(self, call: str) -> CapturedGraph | None:
+        """What `call` is to run. On the card a replay before any capture is nothing, and programs rely on it."""
+        if self._captured is None and not self._has_begun:
+            strict.note(
+                "replay before capture",
+                f"{call} of an HPUGraph that has captured nothing does nothing; call capture_begin() and capture_end() "
+                "before it",
+            )
+            return None
+        return self._captured_or_raise(call)
 
 
 class graph:

@@ -77,11 +77,11 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _changed(variable: flags.Variable, environ: dict[str, str]) -> None:
+    before = _fixed[variable.name]
     try:
         after = variable.from_environment(environ)
-    except ConfigurationError:
-        after = environ[variable.name]
-    before = _fixed[variable.name]
+    except ConfigurationError:  # of this variable, or of the one that says which release's default holds
+        after = environ.get(variable.name, before)
     if after != before:
         note(
             f"change of {variable.name}",

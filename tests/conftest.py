@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 from .warm_python import WarmPython
 
 os.environ["PT_HPU_LAZY_MODE"] = "1"
+# Tests run side by side, more processes than there are cards.
+os.environ.setdefault("HPUCLUSTER_SHARED_CARDS", "1")
 # Tests run side by side, and threads of PyTorch's that spin for the same cores take several times the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .. import event_log, modules, strict
+from .. import acquisition, event_log, modules, strict
 from ..card import Card, acquire, current_card
 from ..environment import Settings, read_settings
 from ..errors import ConfigurationError
@@ -128,7 +128,8 @@ def _make_card() -> Card:
     native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     event_log.start()
-    return Card(spec, settings(), native_bridge, read_limits(spec))
+    limits = read_limits(spec)
+    return Card(spec, settings(), native_bridge, acquisition.take(spec.name), limits)
 
 
 def card() -> Card:

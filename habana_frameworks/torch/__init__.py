@@ -10,6 +10,8 @@ os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes that c
 autoload.is_loaded = True
 
 with _shield.ours():
+    from device.environment import flag
+
     from . import (
         activity_profiler,
         core,
@@ -25,6 +27,8 @@ with _shield.ours():
     )
 
 hpex.optimizers.replacement.replace_where_asked()
+if flag("PT_HPU_GPU_MIGRATION", False):
+    _shield.load("habana_frameworks.torch.gpu_migration")
 
 __all__ = [
     "activity_profiler",

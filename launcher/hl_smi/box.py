@@ -1,6 +1,7 @@
 """The cards that `hl-smi` shows: one box of each kind that processes of this machine hold, an idle one where none does.
 
-The emulator does not keep two jobs from holding the same module; such a card shows what both do together.
+Several jobs of `hpurun`, or processes with HPUCLUSTER_SHARED_CARDS=1, may hold cards of the same module; such a card
+shows what all do together.
 """
 
 from __future__ import annotations

@@ -235,6 +235,7 @@ def test_other_backends_options_and_export(script) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["magic", "2"])
 def test_a_bad_switch_in_the_environment_is_named(script, value: str) -> None:
     variable = "PT_HPU_COMPILE_DECOMPOSITION_MODE" if value == "magic" else "PT_HPU_USE_EAGER_FALLBACK"

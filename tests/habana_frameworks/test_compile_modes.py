@@ -66,13 +66,13 @@ def worker() -> Iterator[Worker]:
 
 
 @given(programs)
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_eager_and_lazy_mode_agree_to_the_last_bit(worker: Worker, program: list[Step]) -> None:
     assert worker.run("eager", program) == on_card(program)
 
 
 @given(programs)
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_compiled_programs_agree_with_lazy_mode(worker: Worker, program: list[Step]) -> None:
     got, wanted = worker.run("compiled", program), on_card(program)
     assert all(torch.allclose(torch.tensor(a), torch.tensor(b), atol=1e-5) for a, b in zip(got, wanted, strict=True))

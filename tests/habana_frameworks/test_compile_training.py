@@ -66,6 +66,7 @@ def test_a_training_step_is_one_recipe_forward_and_one_backward(script) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_compiled_optimizer_does_not_compile_again_when_the_learning_rate_changes(script) -> None:
     script(
         NET
@@ -98,6 +99,7 @@ def test_a_compiled_optimizer_does_not_compile_again_when_the_learning_rate_chan
     )
 
 
+@pytest.mark.slow
 def test_backward_compiled_as_it_runs(script) -> None:
     script(
         NET

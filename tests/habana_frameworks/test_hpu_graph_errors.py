@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import habana_frameworks.torch.core as htcore
+from device import strict
 from device.backend import runtime
 from device.buckets import dynamic_shapes
 
@@ -120,13 +121,30 @@ class TestCapture:
         torch.hpu.enable_dynamic_shape()
         assert not torch.hpu.get_dynamic_shape_status()
 
+    def test_a_replay_before_any_capture_does_nothing_and_says_so(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(strict, "_noted", set())
+        graph = torch.hpu.HPUGraph()
+        for call in (graph.replay, lambda: graph.replayV2([], []), lambda: graph.replayV3([])):
+            call()
+        told = capsys.readouterr().err
+        assert told.count("has captured nothing does nothing; call capture_begin() and capture_end() before it") == 1
+        monkeypatch.setattr(strict, "enabled", lambda: True)
+        with pytest.raises(RuntimeError, match="HPUGraph that has captured nothing"):
+            graph.replay()
+
+    def test_a_replay_of_what_was_let_go_is_an_error(self) -> None:
+        graph = torch.hpu.HPUGraph()
+        with torch.hpu.graph(graph):
+            torch.ones(2, device="hpu")
+        graph.reset()
+        for call in (graph.replay, lambda: graph.replayV2([], []), lambda: graph.replayV3([])):
+            with pytest.raises(RuntimeError, match=r"captured nothing \(.*let go of it\); call capture_begin"):
+                call()
+
     def test_calls_out_of_place(self) -> None:
         graph, x = torch.hpu.HPUGraph(), torch.ones(2, device="hpu")
-        with pytest.warns(UserWarning, match="captured nothing does nothing"):
-            graph.replay()
-        for call in (lambda: graph.replayV2([], []), lambda: graph.replayV3([])):
-            with pytest.raises(RuntimeError, match="captured nothing; call capture_begin"):
-                call()
         with pytest.raises(RuntimeError, match="captured nothing"):
             graph.mark_user_outputs([])
         with pytest.raises(RuntimeError, match="between capture_begin"):

@@ -10,7 +10,7 @@ from habana_frameworks.torch.hpex import optimizers
 from habana_frameworks.torch.hpex.normalization import FusedClipNorm
 
 PAIRS = {
-    "FusedAdamW": (torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.1, "eps": 1e-6}),
+    "FusedAdamW": (torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.1, "eps": 1e-12}),
     "FusedSGD": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
     "FusedAdagrad": (torch.optim.Adagrad, {"lr": 0.1, "eps": 1e-10}),
 }

@@ -35,10 +35,13 @@ std::vector<int> tensorised_scalars(const c10::FunctionSchema& schema, bool* uni
   *unit_matters = table.count(schema.name()) > 0;
   const auto found = table.find(schema.name());
   const bool comparison = comparisons.count(schema.name()) > 0;
+  const bool optimizer = schema.name().rfind("aten::_fused_", 0) == 0;  // their learning rate follows a schedule
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
     const bool number = argument.type()->kind() == c10::TypeKind::NumberType;
     if (number && ((found != table.end() && argument.name() == found->second) || (comparison && argument.name() == "other")))
+      positions.push_back(static_cast<int>(i));
+    if (optimizer && argument.name() == "lr" && argument.type()->kind() == c10::TypeKind::FloatType)
       positions.push_back(static_cast<int>(i));
   }
   return positions;

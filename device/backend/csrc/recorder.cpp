@@ -118,6 +118,8 @@ void admit_host_tensors(const OpInfo& info, torch::jit::Stack* stack) {
   }
 }
 
+}  // namespace
+
 // An out= tensor of another shape is resized, as everywhere in PyTorch.
 void resize_outs(const OpInfo& info, const ResultShapes& shapes, const torch::jit::Stack& stack) {
   for (size_t k = 0; k < info.outs.size(); ++k) {
@@ -131,8 +133,6 @@ void resize_outs(const OpInfo& info, const ResultShapes& shapes, const torch::ji
       out.unsafeGetTensorImpl()->set_sizes_and_strides(shape[0].window.sizes, shape[0].window.strides);
   }
 }
-
-}  // namespace
 
 Recording::Recording() : epoch(next_epoch++) {}
 

@@ -89,6 +89,7 @@ def _to_fp8_shapes(
 ) -> tuple[Tensor, Tensor]:
     wanted = dtype or torch.float8_e5m2
     _check_cast(input, is_amax, wanted)
+    scale_tensor("cast_to_fp8_v2", scale, scale_shape, input)
     amax = input.new_empty(() if is_amax else 0, dtype=torch.float32)
     return input.new_empty(input.shape, dtype=wanted), amax
 
@@ -149,6 +150,7 @@ def _from_fp8_shapes(
     require_card("cast_from_fp8")
     if out_dtype not in (torch.float32, torch.bfloat16):
         raise RuntimeError(f"CastFromFp8 output dtype must be equal to float or bfloat16. Got {out_dtype}")
+    scale_tensor("cast_from_fp8", scale, scale_shape, input)
     return input.new_empty(input.shape, dtype=out_dtype)
 
 

@@ -40,11 +40,11 @@ def _in_blocks(left: Tensor | None, right: Tensor | None, common: int) -> bool:
     return 1 < left.shape[-1] <= common and left.shape[-1] == right.shape[-2]
 
 
-def _bounds(A: Tensor, trans_A: bool, B: Tensor, trans_B: bool, operator: str) -> Tensor:
-    """An empty product, for its shape.
+def _check_factors(A: Tensor, trans_A: bool, B: Tensor, trans_B: bool, operator: str) -> None:
+    """Whether the card has the type, and the factors fit.
 
     Raises:
-        RuntimeError: the factors do not fit.
+        RuntimeError: they do not.
     """
     require_card(operator)
     left, right = oriented(A, trans_A), oriented(B, trans_B)
@@ -54,7 +54,12 @@ def _bounds(A: Tensor, trans_A: bool, B: Tensor, trans_B: bool, operator: str) -
             f"hpu::{operator}: A of shape {list(A.shape)} (trans_A={trans_A}) and B of shape {list(B.shape)} "
             f"(trans_B={trans_B}) have common dimensions of {common[0]} and {common[1]}; they must be equal"
         )
-    return torch.matmul(left.to(torch.float32), right.to(torch.float32))
+
+
+def _bounds(A: Tensor, trans_A: bool, B: Tensor, trans_B: bool, operator: str) -> Tensor:
+    """An empty product, for its shape."""
+    _check_factors(A, trans_A, B, trans_B, operator)
+    return torch.matmul(oriented(A, trans_A).to(torch.float32), oriented(B, trans_B).to(torch.float32))
 
 
 def multiply(
@@ -71,6 +76,7 @@ def multiply(
     B_scale_shape: Sequence[int] | None = None,
 ) -> Tensor:
     """The product in `out_dtype`."""
+    _check_factors(A, trans_A, B, trans_B, "fp8_gemm_v2")
     _check_accumulation(D, accumulate)
     left, right = oriented(A, trans_A).float(), oriented(B, trans_B).float()
     first = scale_tensor("fp8_gemm_v2", A_scale_inv, None, A)
@@ -111,6 +117,7 @@ def _shapes(
     B_scale_shape: Sequence[int] | None = None,
 ) -> Tensor:
     _check_accumulation(D, accumulate)
+    scale_tensor("fp8_gemm_v2", B_scale_inv, B_scale_shape, B)
     return A.new_empty(_bounds(A, trans_A, B, trans_B, "fp8_gemm_v2").shape, dtype=out_dtype)
 
 

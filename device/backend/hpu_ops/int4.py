@@ -34,13 +34,16 @@ def _over_groups(values: Tensor, like: Tensor) -> Tensor:
 
 def convert(signed: bool, input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype) -> Tensor:
     """convert_from_int4, convert_from_uint4."""
-    weights = unpacked(input, signed).float()
-    if zero_point is not None:
-        packed = zero_point.dtype == torch.int32
-        zero = unpacked(zero_point, signed).float() if packed else zero_point.float()
-        weights = weights - _over_groups(zero, weights)
-    result = weights * _over_groups(scale.float(), weights)
-    return round_to(result, out_dtype) if is_fp8(out_dtype) else result.to(out_dtype)
+    wide = torch.float32 if is_fp8(out_dtype) else out_dtype
+    weights = unpacked(input, signed)
+    if zero_point is None:
+        weights = weights.to(wide)
+    elif zero_point.dtype == torch.int32:  # packed: the difference is exact
+        weights = (weights - _over_groups(unpacked(zero_point, signed), weights)).to(wide)
+    else:
+        weights = weights.to(wide) - _over_groups(zero_point.to(wide), weights)
+    result = weights * _over_groups(scale.to(wide), weights)
+    return round_to(result, out_dtype) if is_fp8(out_dtype) else result
 
 
 def _convert_shapes(input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype) -> Tensor:

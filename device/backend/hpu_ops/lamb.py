@@ -23,10 +23,16 @@ def _norm(tensors: Tensors) -> Tensor:
 
 
 def fused_norm(grad: Tensors, max_grad_norm: float) -> Tensor:
-    """optimizer_lamb_fused_norm: norm / max_grad_norm where the norm is larger than that, else 1."""
+    """optimizer_lamb_fused_norm: norm / max_grad_norm where the norm is larger than that, else 1.
+
+    All of it in the gradients' type, as the card's kernels for this operator are.
+    """
     _check_some("optimizer_lamb_fused_norm", grad)
-    norm = _norm(grad)
-    return torch.where(norm > max_grad_norm, norm / max_grad_norm, torch.ones_like(norm)).to(grad[0].dtype)
+    total = torch.zeros(1, dtype=grad[0].dtype)
+    for tensor in grad:
+        total += tensor.square().sum()
+    norm = total.sqrt()
+    return torch.where(norm > max_grad_norm, norm / max_grad_norm, torch.ones_like(norm))
 
 
 def _fused_norm_shapes(grad: Tensors, max_grad_norm: float) -> Tensor:

@@ -32,6 +32,22 @@ def like(tensor: Tensor, *arguments: Any, **options: Any) -> Tensor:
     return tensor.new_empty(tensor.shape)
 
 
+def _without_traceback(kernel: Kernel) -> Kernel:
+    """The kernel, whose errors keep none of its frames: their tensors lose their memory when the recipe ends, and what
+    shows them afterwards would read where nothing is.
+    """
+
+    def guarded(*arguments: Any, **options: Any) -> Any:
+        try:
+            return kernel(*arguments, **options)
+        except Exception as error:
+            failure = error.with_traceback(None)
+            del arguments, options
+        raise failure
+
+    return guarded
+
+
 class Registry:
     """Defines operators; they last as long as it does."""
 
@@ -47,7 +63,7 @@ class Registry:
         tags = [torch.Tag.pt2_compliant_tag] + ([torch.Tag.nondeterministic_seeded] if random else [])
         self._library.define(schema, tags=tuple(tags))
         name = self._named(schema)
-        self._library.impl(name, kernel, "CPU")
+        self._library.impl(name, _without_traceback(kernel), "CPU")
         self._library.impl(name, shapes, "Meta")
         return name
 

@@ -61,7 +61,7 @@ def _differentiate_shapes(grad_in: Tensor, data_in: Tensor, gamma: Tensor, *rest
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     data_in, gamma, _ = inputs
     ctx.save_for_backward(data_in, gamma, output[1])
-    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # none comes for the second result
 
 
 def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Any, ...]:

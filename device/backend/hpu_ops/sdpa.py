@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .attention import Setting, folded, gradients, kept, leading, parts, scale_of_kept
-from .registry import Registry
+from .registry import Kernel, Registry
 
 Three = tuple[Tensor, Tensor, Tensor]
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -86,7 +86,8 @@ def _forward_shapes(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | No
 
 
 def _seeded_forward(seed: Tensor, *arguments: Any) -> Three:
-    return forward(*arguments, generator_of(seed))
+    compute: Kernel = forward
+    return compute(*arguments, generator=generator_of(seed))
 
 
 def generator_of(seed: Tensor) -> torch.Generator:
@@ -184,7 +185,8 @@ def _recomputing_shapes(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor 
 
 
 def _seeded_recomputing(seed: Tensor, *arguments: Any) -> Four:
-    return recomputing_forward(*arguments, seed)
+    compute: Kernel = recomputing_forward
+    return compute(*arguments, seed=seed)
 
 
 def recomputing_backward(

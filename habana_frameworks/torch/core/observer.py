@@ -89,7 +89,7 @@ class AbsMaxObserver(UniformQuantizationObserverBase):
         zero = torch.zeros_like(self.max_val)
         return torch.maximum(-torch.minimum(self.min_val, zero), torch.maximum(self.max_val, zero))
 
-    def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def calculate_qparams(self, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """(scale, zero point) from the values so far."""
         half_range = float(self.quant_max - self.quant_min) / 2
         scale = torch.maximum(self._largest() / half_range * 2**self.backoff_margin, self.eps.to(self.max_val.device))

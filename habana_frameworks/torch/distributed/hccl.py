@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from collectives.api import register  # with all of the package's names, while they are ours
+# Their package is imported whole, while its names are ours.
+from collectives.api import distributed_emulation_apply_if_enabled, register
 from device.modules import visible_modules
 
 _DEFAULTS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}
@@ -57,5 +58,6 @@ def initialize_distributed_hpu(
     return size, own, local
 
 
+distributed_emulation_apply_if_enabled()
 register()
 initialize_distributed_hpu()

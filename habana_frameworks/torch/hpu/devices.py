@@ -90,13 +90,12 @@ def get_device_capability(device: DeviceLike = None) -> str:
 def get_device_properties(device: DeviceLike = None) -> str:
     """The card's fields as the bridge prints them."""
     index = _get_device_index(device)
-    init()
-    spec = chosen_card()
+    spec = runtime.card().spec
     return (
         f"(sramBaseAddress=0x1000000000000000, dramBaseAddress=0x1001000000000000, "
         f"sramSize={spec.sram.capacity_bytes}, dramSize={spec.hbm.capacity_bytes}, "
         f"tpcEnabledMask={(1 << spec.tpc.count) - 1:#x}, dramEnabled=1, fd={index}, "
-        f"device_id={modules.own_module()}, device_type={spec.device_type})"
+        f"device_id={runtime.card().module}, device_type={spec.device_type})"
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from device import flags
 from device.buckets import dynamic_shapes
 
+VARIABLE = "PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES"
 _logger = logging.getLogger(__name__)
 
 
@@ -24,3 +26,10 @@ def disable_dynamic_shape() -> None:
 def get_dynamic_shape_status() -> bool:
     """Whether later graphs share recipes."""
     return dynamic_shapes.on
+
+
+def _follow_flag(on: bool) -> None:
+    (enable_dynamic_shape if on else disable_dynamic_shape)()
+
+
+flags.watch(VARIABLE, _follow_flag, get_dynamic_shape_status)

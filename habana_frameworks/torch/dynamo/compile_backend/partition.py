@@ -135,8 +135,6 @@ def partition(module: GraphModule, split_at_collectives: bool) -> GraphModule:
         elif node.op == "call_function":
             body.append(node)
         else:
-            if node.op == "get_attr":  # a constant of the trace; a new module has only those of nodes it knows
-                setattr(built, node.target, getattr(module, node.target))
             values[node] = outer.node_copy(node, lambda operand: values[operand])
             if node.op == "get_attr":
                 held[str(node.target)] = operator.attrgetter(str(node.target))(module)
