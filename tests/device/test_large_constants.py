@@ -49,7 +49,7 @@ def test_values_that_need_the_machines_memory_are_refused_where_it_lacks_them() 
         pytest.skip("this machine has more memory than the card")
     tensor = torch.ones(elements, device="hpu")
     tensor.add_(1)
-    with pytest.raises(RuntimeError, match="no host memory for .* bytes of an hpu tensor"):
+    with pytest.raises(RuntimeError, match=r"no host memory for .* bytes of an hpu tensor"):
         htcore.mark_step()
     del tensor
     assert (torch.ones(3, device="hpu") * 2).sum().item() == 6
