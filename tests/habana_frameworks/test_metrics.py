@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
+from device.errors import ConfigurationError
 from habana_frameworks.torch.hpu.metrics import (
     MetricDumpFormat,
     MetricNotFound,
@@ -246,6 +247,14 @@ class TestFile:
         assert {record["triggered_by"] for record in read(tmp_path / "m.json")} == {"user"}
         metrics_dump(str(tmp_path / "m.txt"), MetricDumpFormat.text)
         assert (tmp_path / "m.txt").read_text().startswith("Metric name: ")
+
+    def test_a_format_may_be_given_by_its_name(self, tmp_path: Path) -> None:
+        metrics_dump(str(tmp_path / "m.json"), "json")
+        assert len(read(tmp_path / "m.json")) >= 3
+        metrics_dump(str(tmp_path / "m.txt"), "text")
+        assert (tmp_path / "m.txt").read_text().startswith("Metric name: ")
+        with pytest.raises(ConfigurationError, match="'yaml'; the formats are json, text"):
+            metrics_dump(str(tmp_path / "m.yaml"), "yaml")
 
     def test_newer_releases_know_two_triggers(self, script, tmp_path: Path) -> None:
         done = script(

@@ -31,6 +31,20 @@ class MetricDumpFormat(enum.Enum):
     text = 2
 
 
+def dump_format(format: MetricDumpFormat | str) -> MetricDumpFormat:
+    """The format itself, or the one of that name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if isinstance(format, MetricDumpFormat):
+        return format
+    if format not in MetricDumpFormat.__members__:
+        names = ", ".join(MetricDumpFormat.__members__)
+        raise ConfigurationError(f"metrics cannot be written as {format!r}; the formats are {names}")
+    return MetricDumpFormat[format]
+
+
 class MetricDumpTrigger(enum.Enum):
     """What makes a record."""
 

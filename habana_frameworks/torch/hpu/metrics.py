@@ -10,7 +10,7 @@ from types import TracebackType
 
 from device.backend import runtime
 
-from .metric_file import MetricDumpFormat, MetricFile, write_dump
+from .metric_file import MetricDumpFormat, MetricFile, dump_format, write_dump
 from .metric_kinds import KINDS, Metric
 
 __all__ = [
@@ -79,9 +79,13 @@ class metric_localcontext:
             self._metric.stop()
 
 
-def metrics_dump(file_name: str, format: MetricDumpFormat = MetricDumpFormat.json) -> None:
-    """Write all metrics of the process to a file now (trigger `user`)."""
-    write_dump(file_name, format, _global, "user")
+def metrics_dump(file_name: str, format: MetricDumpFormat | str = MetricDumpFormat.json) -> None:
+    """Write all metrics of the process to a file now (trigger `user`). A format may be given by its name.
+
+    Raises:
+        ConfigurationError: a format that does not exist, or a file without a folder in its path.
+    """
+    write_dump(file_name, dump_format(format), _global, "user")
 
 
 def metric_debug_reload() -> None:
