@@ -319,6 +319,16 @@ def test_a_record_stands_in_a_file_of_its_process_s_name(folder: Path) -> None:
     assert held_cards() == []
 
 
+@pytest.mark.parametrize("text", ['{"format": 1, "card": {}}', "{"])
+def test_what_ended_processes_left_is_removed_also_in_a_format_of_another_version(folder: Path, text: str) -> None:
+    process = ProcessId.of_this_process()
+    record = a_record(process=replace(process, start=process.start - 1))
+    put(folder, text, record.file_name)
+    put(folder, text)
+    assert held_cards() == []
+    assert [file.name for file in folder.iterdir()] == [a_record().file_name], "the living process's own stays"
+
+
 def test_links_and_pipes_are_not_followed(folder: Path, tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "target").write_text(document(a_record()))
