@@ -37,7 +37,7 @@ FOLDERS = (Path("/dev/shm/hpucluster-cards"), Path("/tmp/hpucluster-cards"))
 HEARTBEAT = 10.0
 """Seconds after which a record is written again, changed or not."""
 
-FORMAT = 2
+FORMAT = 3
 RECORD_SUFFIX = ".json"
 LARGEST = 65536  # bytes of a record's file
 SHARED_MODE = 0o1777
@@ -66,6 +66,14 @@ class PoolUse:
     limit: int
     in_use: int
     peak: int
+
+
+@dataclass(frozen=True)
+class PcieBytes:
+    """Bytes that the card received from its host over PCIe and sent to it, since the start of the process."""
+
+    received: int
+    sent: int
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,7 @@ class CardRecord:
     kind: CardKind
     ports: CardPorts
     memory: PoolUse
+    pcie: PcieBytes
     steps: int
     utilization: float
     power_w: float

@@ -23,6 +23,7 @@ from device.card_records import (
     CardKind,
     CardPorts,
     CardRecord,
+    PcieBytes,
     PoolUse,
     held_cards,
     publish,
@@ -35,6 +36,7 @@ HOLDER = Path(__file__).with_name("card_holder.py")
 SPEC = load_card("gaudi2")
 IDLE: dict[str, Any] = {
     "memory": {"limit": SPEC.hbm.pool_bytes, "in_use": 4 * 2**20, "peak": 4 * 2**20},
+    "pcie": {"received": 4096, "sent": 512},
     "time": {"total": 0.0},
     "utilization": 0.0,
     "steps": 0,
@@ -110,6 +112,7 @@ def a_record(**changes: Any) -> CardRecord:
         kind=CardKind.of(SPEC),
         ports=NOT_TOLD,
         memory=PoolUse(1, 1, 1),
+        pcie=PcieBytes(0, 0),
         steps=0,
         utilization=0.5,
         power_w=power.idle_w,
@@ -140,6 +143,7 @@ def test_the_record_tells_process_and_card(here: Presence) -> None:
     assert record.module == 3
     assert record.kind == CardKind.of(SPEC)
     assert record.memory == PoolUse(SPEC.hbm.pool_bytes, 4 * 2**20, 4 * 2**20)
+    assert record.pcie == PcieBytes(received=4096, sent=512)
     assert record.command.startswith("python")
 
 
