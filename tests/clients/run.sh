@@ -98,10 +98,11 @@ prepare() {
 train() {
     local name=$1 count=$2 scratch status=0
     scratch=$(mktemp -d)
-    mkdir "$scratch/work" "$scratch/reports"
+    mkdir "$scratch/work" "$scratch/reports" "$scratch/cards"
     if (
         cd "$scratch/work"
         export PATH=$keep/$name/bin:$PATH CLIENT=$here/$name CARDS=$count LOSSES=$scratch/losses
+        export HPUCLUSTER_CARD_RECORDS=$scratch/cards # other jobs of this machine hold other cards
         export HPUCLUSTER_REPORT=$scratch/reports HF_HUB_OFFLINE=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
         if [ $verbose = yes ]; then
             timeout "$limit" "$CLIENT/run" 2>&1 | tee "$scratch/log"
