@@ -1,4 +1,4 @@
-"""Habits of training scripts that recompile in lazy mode, each beside its cure: what compiles how often, and the values.
+"""Habits of training scripts that recompile in lazy mode, each beside its cure: what compiles how often, which values.
 
 A graph with new shapes is compiled once, whatever comes in between: so a ragged last batch costs one compilation in the
 whole run, sequences cost one for each length (or bucket of lengths), and an index that moves one for each place.
