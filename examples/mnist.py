@@ -192,6 +192,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--log-interval", type=int, default=10, help="batches between printed lines (10)")
     parser.add_argument("--hpu", action="store_true", help="train on Gaudi; without it on the CPU")
     parser.add_argument("--autocast", action="store_true", help="mixed precision in bfloat16")
+    parser.add_argument("--use-torch-compile", action="store_true", help="compile the model; not in lazy mode")
     parser.add_argument("--data-path", default="./data", help="folder of the MNIST files, if there are any (./data)")
     parser.add_argument("--train-samples", type=int, default=24000, help="training samples; 0: each once (24000)")
     parser.add_argument("--dynamic", action="store_true", help="cut batch k to k+1 samples, to see recompilations")
@@ -236,6 +237,8 @@ def main() -> None:
     trained = model
     if args.world_size > 1:
         trained = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if args.use_torch_compile:
+        trained = torch.compile(trained, backend="hpu_backend" if args.hpu else "aot_eager")
 
     for epoch in range(1, args.epochs + 1):
         if train_sampler is not None:

@@ -169,3 +169,15 @@ def test_more_ranks_than_modules(script) -> None:
 
 def test_the_device_module_holds_its_own_name() -> None:
     assert torch.hpu.hpu is torch.hpu and torch.hpu.hpu.memory_stats("hpu")["Limit"] > 0
+
+
+def test_a_card_in_use_stays_available_when_the_build_changes(script) -> None:
+    script(
+        """
+        import torch
+        torch.ones(1, device="hpu")
+        import device.backend.native as native
+        native.build_key = lambda: "another"
+        assert torch.hpu.is_available()
+        """
+    )

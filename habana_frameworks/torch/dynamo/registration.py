@@ -41,8 +41,8 @@ def _explain_missing_backend(errors: ModuleType) -> None:
     invalid = errors.InvalidBackend
     original = invalid.__init__
 
-    def explain(self: Exception, name: str) -> None:
-        original(self, name)
+    def explain(self: Exception, name: str, *arguments: Any, **options: Any) -> None:
+        original(self, name, *arguments, **options)  # PyTorch 2.14 has suggestions, too
         if name in BACKENDS:
             hint = (
                 f" {name} does not exist in lazy mode, in which this process runs: set PT_HPU_LAZY_MODE=0 before "

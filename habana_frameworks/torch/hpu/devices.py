@@ -42,7 +42,7 @@ def device_count() -> int:
 def is_available() -> bool:
     """Whether there is a card that can be used. Never raises."""
     try:
-        return device_count() > 0 and native.library_path().exists()
+        return device_count() > 0 and (runtime.is_loaded() or native.library_path().exists())
     except ValueError:
         return False
 

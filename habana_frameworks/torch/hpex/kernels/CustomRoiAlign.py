@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class RoiAlignFunction(torch.autograd.Function):
+class _RoiAlign(torch.autograd.Function):
     """`apply(input, rois, output_size, spatial_scale, sampling_ratio, aligned)`; rois (regions, 5), the image first."""
 
     @staticmethod
@@ -49,4 +49,4 @@ class CustomRoiAlign(nn.Module):
     def forward(self, input: Tensor, rois: Tensor) -> Tensor:
         """(regions, channels, height, width)."""
         settings = (self.output_size, self.spatial_scale, self.sampling_ratio, self.aligned)
-        return RoiAlignFunction.apply(input, rois, *settings)
+        return _RoiAlign.apply(input, rois, *settings)

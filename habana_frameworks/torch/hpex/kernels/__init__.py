@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import EmbeddingBag, EmbeddingBagPreproc, Fp8Ops, RandomSeed, Softmax, fbgemm
 from .CTCLoss import CTCLoss
 from .CustomNms import CustomNms
-from .CustomRoiAlign import CustomRoiAlign, RoiAlignFunction
+from .CustomRoiAlign import CustomRoiAlign, _RoiAlign
 from .CustomSoftmax import CustomSoftmax
 from .Fp8FusedSDPA import fp8_fused_sdpa, fp8_sdpa_bwd_wrapper, fp8_sdpa_fwd_wrapper
 from .FusedSDPA import FusedSDPA
@@ -32,13 +32,13 @@ __all__ = [
     "PySDPA",
     "PySDPAHinted",
     "RandomSeed",
-    "RoiAlignFunction",
     "RotaryPosEmbeddingHelperV1",
     "RotaryPosEmbeddingHelperV2",
     "RotaryPosEmbeddingHelperV3",
     "RotaryPosEmbeddingMode",
     "ScaledMaskedSoftmax",
     "Softmax",
+    "_RoiAlign",
     "apply_rotary_pos_emb",
     "fbgemm",
     "fp8_fused_sdpa",
