@@ -32,6 +32,7 @@ def register(module: ModuleType) -> None:
     try:
         native.ensure_built()
     except BuildError:
+        runtime.register_operators()  # which modules of ours hold on to
         return
     torch.utils.rename_privateuse1_backend(NAME)
     _add_methods()

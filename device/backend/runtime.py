@@ -44,6 +44,7 @@ _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
 _reports: ReportThread | None = None
+_operators: hpu_ops.Registry | None = None
 _libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations last as long as these
 
 
@@ -91,11 +92,19 @@ def _load(path: Path) -> None:
     autocast.register(module)
     if strict.enabled():
         OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
-    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register(), hpu_ops.register()])
+    _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
+    register_operators()
     _libraries.extend([add_relu.register(), complex_numbers.register(), *quantization.register()])
     if _waiting_seed is not None:
         module.default_generator().manual_seed(_waiting_seed)
     _bridge = module
+
+
+def register_operators() -> None:
+    """Make `torch.ops.hpu` known to PyTorch; a second call does nothing."""
+    global _operators
+    if _operators is None:
+        _operators = hpu_ops.register()
 
 
 def seed_later(seed: int) -> None:

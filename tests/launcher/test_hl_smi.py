@@ -18,7 +18,7 @@ from device.board import BOARDS, Firmware, firmware_of, load_board
 from device.card_records import FOLDER_VARIABLE
 from device.description import configs_dir
 from device.spec import load_card
-from launcher.hl_smi import topology
+from launcher.hl_smi import session, topology
 from launcher.hl_smi.command import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -110,7 +110,7 @@ IDLE_TAIL = """\
 
 
 def test_an_idle_box(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HPUCLUSTER_SOFTWARE", "1.18.0")
+    monkeypatch.setattr(session, "software_version", lambda: "1.18.0")
     text = show()
     assert text.startswith(IDLE_HEAD) and IDLE_TAIL in text
     assert text.count("HL-225") == 8

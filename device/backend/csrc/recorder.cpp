@@ -53,6 +53,7 @@ int32_t add_param(Recording& recording, c10::IValue value) {
 
 // A number as it is now: the script may change the tensor before the graph runs.
 at::Tensor host_number(const at::Tensor& tensor) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor.detach();  // PyTorch's own, which nobody changes
   c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return tensor.clone();
