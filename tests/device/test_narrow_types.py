@@ -168,3 +168,11 @@ def test_a_host_operator_gives_an_empty_out_tensor_its_layout(rows: int) -> None
     for mine, theirs in zip(got, wanted, strict=True):
         assert mine.stride() == theirs.stride()
         torch.testing.assert_close(mine.cpu(), theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.uint8, torch.bool])
+def test_a_python_number_does_not_decide_the_type(dtype: torch.dtype) -> None:
+    host = torch.ones(3, dtype=dtype)
+    card = host.to("hpu")
+    for mine, theirs in ((card * 0.5, host * 0.5), (0.5 + card, 0.5 + host), (card * 2, host * 2)):
+        assert mine.dtype == theirs.dtype and torch.equal(mine.cpu(), theirs)

@@ -53,7 +53,8 @@ int32_t add_param(Recording& recording, c10::IValue value) {
 
 // A number as it is now: the script may change the tensor before the graph runs.
 at::Tensor host_number(const at::Tensor& tensor) {
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor.detach();  // PyTorch's own, which nobody changes
+  // A Python number cannot change, and must stay one: it does not decide the type of a result.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor.detach();
   c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return tensor.clone();
