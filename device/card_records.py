@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pwd
+import re
 import secrets
 import stat
 import tempfile
@@ -36,7 +37,7 @@ FOLDERS = (Path("/dev/shm/hpucluster-cards"), Path("/tmp/hpucluster-cards"))
 HEARTBEAT = 10.0
 """Seconds after which a record is written again, changed or not."""
 
-FORMAT = 2
+FORMAT = 3
 RECORD_SUFFIX = ".json"
 LARGEST = 65536  # bytes of a record's file
 SHARED_MODE = 0o1777
@@ -65,6 +66,14 @@ class PoolUse:
     limit: int
     in_use: int
     peak: int
+
+
+@dataclass(frozen=True)
+class PcieBytes:
+    """Bytes that the card received from its host over PCIe and sent to it, since the start of the process."""
+
+    received: int
+    sent: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,7 @@ class CardRecord:
     kind: CardKind
     ports: CardPorts
     memory: PoolUse
+    pcie: PcieBytes
     steps: int
     utilization: float
     power_w: float
@@ -120,6 +130,15 @@ class CardRecord:
     def file_name(self) -> str:
         """Name of its file, the same for the life of the process and of no other."""
         return f"{self.process.namespace}-{self.process.pid}-{self.process.start}{RECORD_SUFFIX}"
+
+
+def process_of(file_name: str) -> ProcessId | None:
+    """The process whose record a file of that name is; None where it is none. Names are the same in every format."""
+    parts = re.fullmatch(rf"([0-9]+)-([0-9]+)-([0-9]+){re.escape(RECORD_SUFFIX)}", file_name)
+    if parts is None:
+        return None
+    namespace, pid, start = map(int, parts.groups())
+    return ProcessId(pid=pid, start=start, namespace=namespace)
 
 
 def folders() -> tuple[Path, ...]:
@@ -217,7 +236,8 @@ def _read_folder(folder: Path) -> Iterator[CardRecord]:
 
 def _read(folder: int, name: str) -> CardRecord | None:
     """The record in a file; None where there is none to be believed. Files left by processes that ended are removed."""
-    if not name.startswith(".") and not name.endswith(RECORD_SUFFIX):
+    process = process_of(name)
+    if not name.startswith(".") and process is None:
         return None  # a card's lock, which its holder must not open a second time
     try:
         # O_NONBLOCK: the file may be another user's pipe.
@@ -229,15 +249,16 @@ def _read(folder: int, name: str) -> CardRecord | None:
         age = time.time() - status.st_mtime
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
             return None
-        if name.startswith("."):  # being written, or left by a process that was killed meanwhile
+        if process is None:  # being written, or left by a process that was killed meanwhile
             if age > HEARTBEAT:
                 _remove(folder, name)
             return None
-        record = _parse(stream.read(LARGEST))
-    if record is None or record.file_name != name:
-        return None
-    if not _is_held(record.process, status.st_uid, age):
+        text = stream.read(LARGEST)
+    if not _is_held(process, status.st_uid, age):
         _remove(folder, name)
+        return None
+    record = _parse(text)
+    if record is None or record.file_name != name:
         return None
     return replace(record, user=_user_name(status.st_uid))
 

@@ -1,4 +1,5 @@
-"""A process that holds a card tells the machine: it keeps a public record of it, which `hl-smi` reads.
+"""A process that holds a card tells the machine: it keeps a public record of it, which `hl-smi` and
+`habana-metric-exporter` read.
 
 A thread of its own looks at the card's report about once a second and writes the record where it has changed. The
 record disappears with the process, also where that is killed: readers see that it has ended. A process forked from the
@@ -19,7 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from . import modules
-from .card_records import HEARTBEAT, NOT_TOLD, CardKind, CardPorts, CardRecord, PoolUse, folders, publish, withdraw
+from .card_records import (
+    HEARTBEAT,
+    NOT_TOLD,
+    CardKind,
+    CardPorts,
+    CardRecord,
+    PcieBytes,
+    PoolUse,
+    folders,
+    publish,
+    withdraw,
+)
 from .liveness import ProcessId
 from .power import busy_seconds, energy_joules, temperatures
 from .spec import CardSpec
@@ -134,10 +146,11 @@ class Activity:
         elif moment - self._progress > PATIENCE:
             self._utilization, self._watts = 0.0, self._power.idle_w
         felt = temperatures(self._power, self._watts)
-        memory = report["memory"]
+        memory, pcie = report["memory"], report["pcie"]
         return replace(
             record,
             memory=PoolUse(memory["limit"], memory["in_use"], memory["peak"]),
+            pcie=PcieBytes(pcie["received"], pcie["sent"]),
             steps=report["steps"],
             utilization=self._utilization,
             power_w=self._watts,
@@ -163,6 +176,7 @@ def _first_record(spec: CardSpec, module: int) -> CardRecord:
         kind=CardKind.of(spec),
         ports=_ports,
         memory=PoolUse(spec.hbm.pool_bytes, 0, 0),
+        pcie=PcieBytes(0, 0),
         steps=0,
         utilization=0.0,
         power_w=spec.power.idle_w,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from collectives.roce.network import Network
 from collectives.roce.place import places
-from device.board import BoardSpec, Firmware, firmware_of, load_board
+from device.board import Firmware, firmware_of
 from device.card_records import CardPorts
 from device.environment import DEFAULT_SOFTWARE
 from device.spec import CardSpec
@@ -26,26 +26,6 @@ class CardIdentity:
     """Its RoCE ports, as the job's network has them."""
     software: str = DEFAULT_SOFTWARE
     """Version of the emulated software, which the exporter calls the driver's."""
-
-    @property
-    def device(self) -> str:
-        """Name of its device file: `accel3`."""
-        return device_file(self.module)
-
-    @property
-    def serial(self) -> str:
-        """Serial number."""
-        return serial_number(self.module)
-
-    @property
-    def uuid(self) -> str:
-        """The same on every run."""
-        return unique_id(self.spec.product, self.module)
-
-    @property
-    def board(self) -> BoardSpec:
-        """Its board, as management tools see it."""
-        return load_board(self.spec.box)
 
     @property
     def firmware(self) -> Firmware:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from .card_figures import of_snapshot
 from .exporter_names import ExporterCollector
 from .identity import CardIdentity
 from .report import SHARES, unused_card
@@ -118,5 +119,5 @@ def build_registry(identities: Iterable[CardIdentity], board: SnapshotBoard) -> 
     cards = list(identities)
     registry = CollectorRegistry()
     registry.register(ClusterCollector(cards, board))
-    registry.register(ExporterCollector(cards, board))
+    registry.register(ExporterCollector(lambda: [of_snapshot(card, board.get(card.rank)) for card in cards]))
     return registry

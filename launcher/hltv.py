@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from .console_script import run
 from .hltv_server import TraceServer
 from .messages import UserError
-from .ports import holder
+from .ports import problem
 
 NAME = "hltv"
 DEFAULT_PORT = 9010
@@ -115,10 +115,9 @@ def _serve(trace: Path, perfetto: Path, address: str, port: int, chosen: bool) -
     except OSError as error:
         if error.errno == errno.EADDRINUSE and not chosen:
             return _serve(trace, perfetto, address, 0, chosen=True)
+        text = f"{problem(port, error)}; choose another"
         if error.errno == errno.EADDRINUSE:
-            text = f"in use by {holder(port) or 'another process'}; choose another, or --port 0 for any free one"
-        else:
-            text = f"{os.strerror(error.errno) if error.errno and error.errno > 0 else error}; choose another"
+            text += ", or --port 0 for any free one"
         option = f"--port {port}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else f"--bind {address}"
         raise UserError(f"{option}: {text}") from error
 

@@ -1,8 +1,9 @@
-"""Who holds a TCP port of this machine."""
+"""Who holds a TCP port of this machine, and what to say of one that cannot be had."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -20,6 +21,13 @@ def holder(port: int) -> str | None:
                 if os.readlink(link) in inodes:
                     return f"{(process / 'comm').read_text().strip()} (pid {process.name})"
     return None
+
+
+def problem(port: int, error: OSError) -> str:
+    """Why a server could not have `port`: who holds it, or what the system says."""
+    if error.errno == errno.EADDRINUSE:
+        return f"in use by {holder(port) or 'another process'}"
+    return error.strerror or str(error)
 
 
 def _listening_inodes(port: int) -> set[str]:

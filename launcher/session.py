@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import signal
@@ -26,7 +25,7 @@ from hpucluster.telemetry import build_registry
 
 from .checks import check_environment, check_report, check_script, choose_card, choose_modules, choose_network
 from .messages import UserError, readable, say
-from .ports import holder
+from .ports import problem
 from .progress import Progress
 from .summary import print_summary
 
@@ -133,7 +132,7 @@ def _metrics(request: Request, registry: CollectorRegistry) -> Iterator[None]:
     try:
         server = MetricsServer(request.metrics_port, registry)
     except OSError as error:
-        text = _port_error(request.metrics_port, error)
+        text = problem(request.metrics_port, error)
         if request.metrics_port_chosen:
             raise UserError(
                 f"--metrics-port {request.metrics_port}: {text}; choose another, or --metrics-port 0 for none"
@@ -143,9 +142,3 @@ def _metrics(request: Request, registry: CollectorRegistry) -> Iterator[None]:
         return
     with server:
         yield
-
-
-def _port_error(port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"in use by {holder(port) or 'another process'}"
-    return error.strerror or str(error)

@@ -8,6 +8,11 @@ from __future__ import annotations
 from habana_frameworks import _shield
 
 
+def habana_metric_exporter() -> None:
+    """Console script `habana-metric-exporter`."""
+    _shield.load("launcher.metric_exporter").main()
+
+
 def hl_prof_config() -> None:
     """Console script `hl-prof-config`."""
     _shield.load("launcher.prof_config.command").main()

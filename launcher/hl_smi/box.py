@@ -1,4 +1,5 @@
-"""The cards that `hl-smi` shows: one box of each kind that processes of this machine hold, an idle one where none does.
+"""The cards that `hl-smi` and `habana-metric-exporter` show: one box of each kind that processes of this machine hold,
+an idle one where none does.
 
 Several jobs of `hpurun`, or processes with HPUCLUSTER_SHARED_CARDS=1, may hold cards of the same module; such a card
 shows what all do together.
@@ -57,10 +58,14 @@ class Aip:
         return self.kind.memory_bytes // MIB
 
     @property
+    def pool_bytes(self) -> int:
+        """Bytes of the holders' pools; a process takes its whole pool at once."""
+        return sum(record.memory.limit for record in self.holders)
+
+    @property
     def memory_used(self) -> int:
-        """MiB that the driver has given away: the firmware's, and a process's whole pool once it takes the card."""
-        pools = sum(record.memory.limit for record in self.holders)
-        return min(self.memory_total, (self.board.memory.firmware_bytes + pools) // MIB)
+        """MiB that the driver has given away: the firmware's, and the holders' pools."""
+        return min(self.memory_total, (self.board.memory.firmware_bytes + self.pool_bytes) // MIB)
 
     @property
     def memory_free(self) -> int:
@@ -78,9 +83,14 @@ class Aip:
         return sum(record.memory.peak for record in self.holders) // MIB
 
     @property
+    def load(self) -> float:
+        """Share of the modelled time in which the card computed of late, 0 to 1."""
+        return min(1.0, sum(record.utilization for record in self.holders))
+
+    @property
     def utilization(self) -> int:
-        """Percent of the modelled time in which the card computed of late."""
-        return round(100 * min(1.0, sum(record.utilization for record in self.holders)))
+        """The same in percent."""
+        return round(100 * self.load)
 
     @property
     def watts(self) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from collectives.roce.box import load_box
 from collectives.roce.network import Network, default_fabric
 from collectives.roce.place import Place
-from device.board import BOARDS
+from device.board import BOARDS, load_board
 from device.card_records import CardKind, CardPorts
 from device.spec import chosen_card
 
@@ -40,19 +40,29 @@ def describe(aip: Aip, what: str, chosen: list[int] | None) -> str:
     return "\n".join(_PRINTED[what](ports, port) for port in chosen)
 
 
-def ports_of(aip: Aip) -> CardPorts:
-    """The card's ports. Raises ConfigurationError where the environment's network is needed and cannot be used."""
+def ports_of(aip: Aip, network: Network | None = None) -> CardPorts:
+    """The card's ports. `network`: that of cards whose process tells of none; None: `network_of` its kind.
+
+    Raises ConfigurationError where the environment's network is needed and cannot be used.
+    """
     told = [record for record in aip.holders if record.ports.count]
     if told:
         return max(told, key=lambda record: record.started).ports
-    own = chosen_card()
-    if same_kind(aip.kind, CardKind.of(own)):
-        network = Network.of_environment(own, None)
-    else:
-        # Of another user's record no path is opened; states of links are about the ports of the own kind of card.
-        box = load_box(aip.kind.box if aip.kind.box in BOARDS else aip.board.name)
-        network = Network(box, default_fabric(box, 1), box.cards)
+    network = network or network_of(aip.kind)
     return network.ports(Place(*divmod(aip.module, network.box.cards)))
+
+
+def network_of(kind: CardKind) -> Network:
+    """The network of cards that no process group has: for the user's own kind of card, the environment's.
+
+    Raises ConfigurationError where that cannot be used.
+    """
+    own = chosen_card()
+    if same_kind(kind, CardKind.of(own)):
+        return Network.of_environment(own, None)
+    # Of another user's record no path is opened; states of links are about the ports of the own kind of card.
+    box = load_box(kind.box if kind.box in BOARDS else load_board(kind.box).name)
+    return Network(box, default_fabric(box, 1), box.cards)
 
 
 def parse_ports(text: str) -> list[int]:

@@ -20,6 +20,7 @@ if __name__ == "__main__":
     spec = load_card(sys.argv[1])
     report = {
         "memory": {"limit": spec.hbm.pool_bytes, "in_use": ALLOCATED, "peak": 5 * 2**30},
+        "pcie": {"received": 2**20, "sent": 2**18},
         "time": {"total": 2.0},
         "utilization": 0.25,
         "engines": {"MME": 0.5, "TPC": 0.25},

@@ -23,6 +23,7 @@ from device.card_records import (
     CardKind,
     CardPorts,
     CardRecord,
+    PcieBytes,
     PoolUse,
     held_cards,
     publish,
@@ -35,6 +36,7 @@ HOLDER = Path(__file__).with_name("card_holder.py")
 SPEC = load_card("gaudi2")
 IDLE: dict[str, Any] = {
     "memory": {"limit": SPEC.hbm.pool_bytes, "in_use": 4 * 2**20, "peak": 4 * 2**20},
+    "pcie": {"received": 4096, "sent": 512},
     "time": {"total": 0.0},
     "utilization": 0.0,
     "steps": 0,
@@ -110,6 +112,7 @@ def a_record(**changes: Any) -> CardRecord:
         kind=CardKind.of(SPEC),
         ports=NOT_TOLD,
         memory=PoolUse(1, 1, 1),
+        pcie=PcieBytes(0, 0),
         steps=0,
         utilization=0.5,
         power_w=power.idle_w,
@@ -140,6 +143,7 @@ def test_the_record_tells_process_and_card(here: Presence) -> None:
     assert record.module == 3
     assert record.kind == CardKind.of(SPEC)
     assert record.memory == PoolUse(SPEC.hbm.pool_bytes, 4 * 2**20, 4 * 2**20)
+    assert record.pcie == PcieBytes(received=4096, sent=512)
     assert record.command.startswith("python")
 
 
@@ -317,6 +321,16 @@ def test_what_is_no_record_is_passed_over(folder: Path, text: str) -> None:
 def test_a_record_stands_in_a_file_of_its_process_s_name(folder: Path) -> None:
     put(folder, document(a_record()), "4026531836-1-1.json")
     assert held_cards() == []
+
+
+@pytest.mark.parametrize("text", ['{"format": 1, "card": {}}', "{"])
+def test_what_ended_processes_left_is_removed_also_in_a_format_of_another_version(folder: Path, text: str) -> None:
+    process = ProcessId.of_this_process()
+    record = a_record(process=replace(process, start=process.start - 1))
+    put(folder, text, record.file_name)
+    put(folder, text)
+    assert held_cards() == []
+    assert [file.name for file in folder.iterdir()] == [a_record().file_name], "the living process's own stays"
 
 
 def test_links_and_pipes_are_not_followed(folder: Path, tmp_path: Path) -> None:

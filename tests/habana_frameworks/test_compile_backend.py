@@ -68,6 +68,7 @@ def test_programs_give_what_they_give_on_the_cpu(script) -> None:
     as_on_cpu(in_place, x)
     as_on_cpu(lambda a: (a.view(-1), a, a[1:]), x)
     as_on_cpu(lambda a: (a.t() * 2).reshape(-1), x)
+    as_on_cpu(lambda a: a.transpose(1, 2) * 0.5, torch.ones(2, 4, 4, 16))  # its result keeps the order in memory
     as_on_cpu(lambda a: (a * 2).nonzero().float() + 1, x)
     as_on_cpu(lambda a: torch.linalg.inv(a @ a.t() + 5 * torch.eye(4, device=a.device)) * 2, x)
     as_on_cpu(lambda a: a + a.cpu().sum().to(a.device), x)

@@ -122,17 +122,25 @@ void delete_block(void* context) {
   delete block;
 }
 
+// Gives a block its size and a device address of its own.
+void place(Block& block, size_t nbytes) {
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  if (block.address) registry().blocks.erase(block.address);
+  block.nbytes = nbytes;
+  block.address = nbytes ? next_address(nbytes) : 0;
+  if (nbytes) registry().blocks.emplace(block.address, &block);
+}
+
+c10::DataPtr data_of(Block& block) {
+  return {reinterpret_cast<void*>(block.address), &block, &delete_block, c10::Device(kHpu, 0)};
+}
+
 class HpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
     auto* block = new Block();
-    block->nbytes = nbytes;
-    if (nbytes) {
-      block->address = next_address(nbytes);
-      std::lock_guard<std::mutex> lock(registry().mutex);
-      registry().blocks.emplace(block->address, block);
-    }
-    return {reinterpret_cast<void*>(block->address), block, &delete_block, c10::Device(kHpu, 0)};
+    place(*block, nbytes);
+    return data_of(*block);
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
@@ -200,20 +208,19 @@ void resize_block(c10::StorageImpl& storage, size_t nbytes) {
   std::swap(old.host, block.host);
   std::swap(old.host_size, block.host_size);
   std::swap(old.adopted, block.adopted);
-  auto data = allocator()->allocate(nbytes);
-  auto& fresh = *static_cast<Block*>(data.get_context());
-  fresh.epoch = block.epoch;
-  fresh.slot = block.slot;
-  if (old.host) {
-    ensure_host(fresh);
-    if (fresh.host) std::memcpy(fresh.host, old.host, std::min(before, nbytes));
-  }
   const bool resident = block.resident && nbytes > 0;
   block.resident = false;  // its leaving was logged above
+  place(block, nbytes);
+  if (old.host) {
+    ensure_host(block);
+    if (block.host) std::memcpy(block.host, old.host, std::min(before, nbytes));
+  }
   release_host(old);
-  storage.set_data_ptr_noswap(std::move(data));
+  // The block stays the same: recordings of captured graphs point to it.
+  storage.set_data_ptr(c10::DataPtr()).release_context();
+  storage.set_data_ptr_noswap(data_of(block));
   storage.set_nbytes(nbytes);
-  if (resident) make_resident(fresh);
+  if (resident) make_resident(block);
 }
 
 std::vector<MemoryEvent> drain_memory_events() {

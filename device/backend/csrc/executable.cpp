@@ -1,5 +1,7 @@
 #include "executable.h"
 
+#include "constant.h"
+
 #include "narrow.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -99,6 +101,9 @@ Executable::Executable(const Recording& recording) {
         case Argument::Kind::Tensor:
           use(argument.ref);
           step.arguments.emplace_back(view(argument.ref));
+          if (argument.ref.buffer >= 0 && contains(node.op->written, i - node.arguments_begin) &&
+              step.arguments.back().toTensor().nbytes() >= kLarge)
+            step.large_writes.push_back(argument.ref.buffer);
           break;
         case Argument::Kind::TensorList: {
           for (const auto& ref : argument.refs) use(ref);
@@ -142,6 +147,12 @@ Executable::Executable(const Recording& recording) {
     }
     for (const auto& result : step.results) written(result.window);
     step.limits = !step.narrow.empty() && limits_range(*node.op);
+    if (!step.large_writes.empty() && step.narrow.empty() && is_fill(node.op->name)) {
+      const auto& target = step.arguments[0].toTensor();
+      const int buffer = step.large_writes[0];
+      if (target.is_contiguous() && target.storage_offset() == 0 && target.nbytes() == recording.buffers[buffer].nbytes)
+        step.constant = buffer;
+    }
     steps_.push_back(std::move(step));
   }
   for (size_t i = 0; i < recording.buffers.size(); ++i)
@@ -154,23 +165,36 @@ void Executable::bind(Recording& recording, int buffer) {
   storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(block.host, c10::Device(c10::kCPU)));
 }
 
+void Executable::call(Recording& recording, const Step& step, torch::jit::Stack& stack) {
+  try {
+    if (step.seed >= 0) call_seeded(*step.op, stack, recording.params[step.seed].toInt());
+    else call_kernel(*step.op, stack);
+  } catch (c10::Error& error) {
+    error.add_context("while the card ran " + step.op->name);
+    throw;
+  }
+}
+
 void Executable::execute(Recording& recording) {
   c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);  // of PyTorch: they have seen the operator on hpu
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  for (size_t i = 0; i < storages_.size(); ++i)
-    if (recording.buffers[i].resident) bind(recording, static_cast<int>(i));
+  for (size_t i = 0; i < storages_.size(); ++i) {
+    const auto& buffer = recording.buffers[i];
+    TORCH_CHECK(buffer.block->nbytes == buffer.nbytes, "memory of a captured graph was resized after the capture, from ",
+                buffer.nbytes, " to ", buffer.block->nbytes, " bytes; capture the graph again, or resize it back");
+    if (buffer.resident) bind(recording, static_cast<int>(i));
+  }
   torch::jit::Stack stack;
   for (auto& step : steps_) {
-    for (int buffer : step.acquire) bind(recording, buffer);
     stack.assign(step.arguments.begin(), step.arguments.end());
     for (const auto& patch : step.patches) stack[patch.argument] = recording.params[patch.param];
-    try {
-      if (step.seed >= 0) call_seeded(*step.op, stack, recording.params[step.seed].toInt());
-      else call_kernel(*step.op, stack);
-    } catch (c10::Error& error) {
-      error.add_context("while the card ran " + step.op->name);
-      throw;
+    if (step.constant >= 0 && hold_constant(*recording.buffers[step.constant].block, stack)) {
+      bind(recording, step.constant);
+    } else {
+      for (int buffer : step.acquire) bind(recording, buffer);
+      for (int buffer : step.large_writes) require_pages(*recording.buffers[buffer].block);
+      call(recording, step, stack);
     }
     for (auto& result : step.results) {
       at::Tensor value;

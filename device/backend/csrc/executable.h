@@ -35,10 +35,13 @@ class Executable {
     std::vector<at::Tensor> narrow;  // windows that it writes, of types that the card holds in 32 bits
     bool limits;                     // ... limiting values to the range, not wrapping around
     int seed;
+    std::vector<int> large_writes;  // buffers of which it writes a large part
+    int constant = -1;              // ... and fills with one number
   };
 
   void execute(Recording& recording);
   void bind(Recording& recording, int buffer);
+  static void call(Recording& recording, const Step& step, torch::jit::Stack& stack);
 
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_;
   std::vector<Step> steps_;

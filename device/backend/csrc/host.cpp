@@ -58,38 +58,13 @@ at::Tensor to_card(const OpInfo& info, const at::Tensor& result, int64_t* nbytes
   return tensor;
 }
 
-// Without numerics an operator of the host whose results' shapes are known is not run: values that are all zero may be an
-// error to it. False where the shapes are not known.
-bool announce_results(OpInfo& info, torch::jit::Stack* stack, int64_t* nbytes) {
-  if (numerics() || info.run != OpInfo::Run::HostFallback || !info.predicts) return false;
-  const auto shapes = predict(info, key_of(info, *stack), *stack);
-  if (!shapes) return false;
-  resize_outs(info, *shapes, *stack);
-  std::vector<c10::IValue> arguments;
-  for (const auto& value : torch::jit::last(*stack, info.arguments)) arguments.push_back(value);
-  torch::jit::drop(*stack, info.arguments);
-  for (int position : info.written)
-    if (arguments[position].isTensor() && on_card(arguments[position].toTensor()))
-      require_residency(arguments[position].toTensor());
-  for (size_t r = 0; r < info.returns.size(); ++r) {
-    if (info.returns[r] >= 0) {
-      stack->push_back(arguments[info.returns[r]]);
-      continue;
-    }
-    c10::List<at::Tensor> list;
-    for (const auto& shape : (*shapes)[r]) {
-      at::Tensor tensor;
-      if (shape.defined) {
-        tensor = new_tensor(shape.window.dtype, shape.window.sizes, shape.window.strides);
-        require_residency(tensor);
-        *nbytes += static_cast<int64_t>(tensor.nbytes());
-      }
-      list.push_back(tensor);
-    }
-    if (info.list_return[r]) stack->push_back(std::move(list));
-    else stack->push_back(list.get(0));
-  }
-  return true;
+// Without numerics values are zero; as pivots or indices counted from 1 that would be an error.
+at::Tensor to_valid_integers(const at::Tensor& tensor) {
+  if (!tensor.defined() || !on_card(tensor) || !c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
+    return to_host_tensor(tensor);
+  at::Tensor ones = at::detail::empty_cpu(tensor.sizes(), tensor.options().device(c10::kCPU));
+  ones.fill_(1);
+  return ones;
 }
 
 }  // namespace
@@ -105,19 +80,14 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
   for (const auto& value : torch::jit::last(*stack, info.arguments)) arguments.push_back(value);
   torch::jit::Stack host;
   Hash key = info.hash;
+  const bool made_up = !numerics() && info.run == OpInfo::Run::HostFallback && info.written.size() == info.outs.size();
   for (const auto& value : arguments) {
-    host.push_back(map_argument(value, c10::Device(c10::kCPU), to_host_tensor));
+    host.push_back(map_argument(value, c10::Device(c10::kCPU), made_up ? to_valid_integers : to_host_tensor));
     if (value.isTensor() && value.toTensor().defined()) {
       key.mix(static_cast<uint64_t>(value.toTensor().scalar_type()));
       for (auto size : value.toTensor().sizes()) key.mix(static_cast<uint64_t>(size));
       if (on_card(value.toTensor())) read += static_cast<int64_t>(value.toTensor().nbytes());
     }
-  }
-  int64_t nbytes = 0;
-  if (announce_results(info, stack, &nbytes)) {
-    key.mix(static_cast<uint64_t>(nbytes));
-    call_immediate(info, key, read, nbytes);
-    return;
   }
   // An out= tensor may be resized: let the operator fill one of its own, and move that in.
   for (int position : info.outs)
@@ -140,6 +110,7 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
       else call_kernel(info, host);
     }
   }
+  int64_t nbytes = 0;
   for (size_t k = 0; k < info.outs.size(); ++k) {
     if (!host_outs[k].isTensor()) continue;
     const auto& result = host_outs[k].toTensor();

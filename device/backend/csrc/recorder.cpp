@@ -51,13 +51,20 @@ int32_t add_param(Recording& recording, c10::IValue value) {
   return static_cast<int32_t>(recording.params.size()) - 1;
 }
 
+// A number as it is now: the script may change the tensor before the graph runs.
+at::Tensor host_number(const at::Tensor& tensor) {
+  c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return tensor.clone();
+}
+
 void encode(Recording& recording, Hash& hash, const OpInfo& info, size_t position, const c10::IValue& value) {
   Argument argument;
   if (value.isTensor()) {
     const auto& tensor = value.toTensor();
     if (tensor.defined() && !on_card(tensor)) {
       argument.kind = Argument::Kind::Param;
-      argument.param = add_param(recording, tensor.detach());
+      argument.param = add_param(recording, host_number(tensor));
     } else {
       argument.kind = Argument::Kind::Tensor;
       argument.ref = refer(recording, hash, tensor);
@@ -118,8 +125,6 @@ void admit_host_tensors(const OpInfo& info, torch::jit::Stack* stack) {
   }
 }
 
-}  // namespace
-
 // An out= tensor of another shape is resized, as everywhere in PyTorch.
 void resize_outs(const OpInfo& info, const ResultShapes& shapes, const torch::jit::Stack& stack) {
   for (size_t k = 0; k < info.outs.size(); ++k) {
@@ -133,6 +138,8 @@ void resize_outs(const OpInfo& info, const ResultShapes& shapes, const torch::ji
       out.unsafeGetTensorImpl()->set_sizes_and_strides(shape[0].window.sizes, shape[0].window.strides);
   }
 }
+
+}  // namespace
 
 Recording::Recording() : epoch(next_epoch++) {}
 

@@ -161,8 +161,6 @@ using ResultShapes = std::vector<std::vector<ResultShape>>;  // per return, then
 // Null where the shapes cannot be known before the operator runs.
 std::shared_ptr<const ResultShapes> predict(OpInfo& info, const Hash& key, const torch::jit::Stack& stack);
 
-void resize_outs(const OpInfo& info, const ResultShapes& shapes, const torch::jit::Stack& stack);  // recorder.cpp
-
 // random.cpp
 int64_t draw_seed(const std::optional<at::Generator>& generator);
 void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);

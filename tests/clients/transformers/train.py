@@ -55,6 +55,12 @@ def main() -> None:
     assert trainer.state.global_step == 40 and trainer.args.device.type == "hpu"
     figures = trainer.evaluate()
     assert figures["eval_loss"] < 3, figures
+    rows = Counting(20)  # no multiple of the batches of all cards: none may be lost or stand twice
+    labels = trainer.predict(rows).label_ids
+    assert labels.tolist() == rows.rows.tolist()
+    weight = trainer.model.transformer.wte.weight.detach().reshape(1, -1)
+    weights = trainer.accelerator.gather(weight)
+    assert len(weights) == trainer.accelerator.num_processes and (weights == weights[0]).all()
     if trainer.is_world_process_zero():
         prompt = torch.tensor([[3, 4, 5, 6]], device="hpu")
         print("generated:", trainer.model.generate(prompt, max_new_tokens=8, do_sample=False).tolist())
