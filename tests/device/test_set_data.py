@@ -38,3 +38,9 @@ def test_a_module_may_still_be_made_without_memory() -> None:
     module = torch.nn.Linear(2, 2, device="meta").to_empty(device="hpu")
     assert module.weight.device.type == "hpu"
     assert module.to("meta").weight.device.type == "meta"
+
+
+def test_a_result_of_another_size_is_resized() -> None:
+    result = torch.arange(6.0).to("hpu")
+    torch.ops.aten._resize_output_(result, [2, 2], result.device)
+    assert result.shape == (2, 2) and result.flatten().tolist() == [0, 1, 2, 3]
