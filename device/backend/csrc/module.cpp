@@ -150,6 +150,7 @@ void call_recorded() { callbacks().recorded(); }
 std::string call_locate() { return callbacks().locate().cast<std::string>(); }
 bool record_notifies() { return notify_limit && current().nodes.size() >= notify_limit; }
 void notify_after(size_t nodes) { notify_limit = nodes; }
+bool one_by_one() { return notify_limit == 1; }
 
 }  // namespace hpu
 

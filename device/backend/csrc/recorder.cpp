@@ -53,8 +53,9 @@ int32_t add_param(Recording& recording, c10::IValue value) {
 
 // A number as it is now: the script may change the tensor before the graph runs.
 at::Tensor host_number(const at::Tensor& tensor) {
-  // A Python number cannot change, and must stay one: it does not decide the type of a result.
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor.detach();
+  // A Python number cannot change, and must stay one: it does not decide the type of a result. Of a compiled program the
+  // number may be an argument, which is known by its memory.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() || one_by_one()) return tensor.detach();
   c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return tensor.clone();

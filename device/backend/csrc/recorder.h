@@ -186,6 +186,7 @@ void call_immediate(const OpInfo& info, const Hash& key, int64_t read, int64_t w
 void call_recorded();
 std::string call_locate();
 bool record_notifies();
+bool one_by_one();                // each operator is a graph of its own, but for those of compiled programs
 void notify_after(size_t nodes);  // call_recorded once a graph has that many nodes; 0: never
 
 // Time spent in the bridge, recording, replaying or copying, while that is measured: what is not the user's own code.
