@@ -62,6 +62,17 @@ def test_a_number_on_the_host_counts_as_it_was_when_the_operator_was_called() ->
     assert doubled.tolist() == [2, 2, 2]
 
 
+def test_a_number_of_python_does_not_decide_the_result_s_type() -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.int32):
+        total = torch.ones(3, device="hpu", dtype=dtype).sum(dtype=dtype)  # of no dimension, as the number
+        for number in (2.5, 2, torch.tensor(2.5, dtype=torch.float64), torch.tensor(2)):
+            for by in (torch.mul, torch.sub, torch.div, torch.pow, torch.maximum):
+                if by is torch.maximum and not isinstance(number, torch.Tensor):
+                    continue
+                got, wanted = by(total, number), by(torch.tensor(3, dtype=dtype), number)
+                assert got.dtype == wanted.dtype and torch.allclose(got.cpu(), wanted), (dtype, number, by)
+
+
 def test_memory_of_a_captured_graph_may_not_shrink() -> None:
     graph, inputs = torch.hpu.HPUGraph(), torch.ones(4, device="hpu")
     htcore.mark_step()
