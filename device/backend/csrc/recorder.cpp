@@ -51,17 +51,14 @@ int32_t add_param(Recording& recording, c10::IValue value) {
   return static_cast<int32_t>(recording.params.size()) - 1;
 }
 
-// A number as it is now: the script may change the tensor before the graph runs. One of Python's stays one, which does
-// not decide the result's type.
+// A number as it is now: the script may change the tensor before the graph runs.
 at::Tensor host_number(const at::Tensor& tensor) {
   // A Python number cannot change, and must stay one: it does not decide the type of a result. Of a compiled program the
   // number may be an argument, which is known by its memory.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() || one_by_one()) return tensor.detach();
   c10::impl::ExcludeDispatchKeyGuard no_modes(c10::python_ks);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
-  at::Tensor number = tensor.clone();
-  number.unsafeGetTensorImpl()->set_wrapped_number(tensor.unsafeGetTensorImpl()->is_wrapped_number());
-  return number;
+  return tensor.clone();
 }
 
 void encode(Recording& recording, Hash& hash, const OpInfo& info, size_t position, const c10::IValue& value) {
