@@ -2,10 +2,12 @@
 
 A process locks the card's file beside the public records of held cards; the kernel gives the lock up with the process.
 Processes forked from the holder have no part in it. The boxes of an `hpurun` job are its own: its cards are not those
-of another job. With HPUCLUSTER_SHARED_CARDS=1, or where no folder can be had, processes share the cards.
+of another job; so are those of processes that HPUCLUSTER_MACHINE puts on a machine of their own. With
+HPUCLUSTER_SHARED_CARDS=1, or where no folder can be had, processes share the cards.
 
 A process that says which card it wants, by HLS_MODULE_ID or a local rank within HABANA_VISIBLE_MODULES, gets that one
-or none. Any other takes the first free one of those it may use, its local rank's first.
+or none. Any other takes the first free one of those it may use, its local rank's first. A holder may be about to end,
+so that a refusal takes a moment.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import errno
 import fcntl
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +28,10 @@ from .errors import HpuError
 
 SHARED_VARIABLE = "HPUCLUSTER_SHARED_CARDS"
 JOB_VARIABLE = "HPUCLUSTER_JOB_ID"
+MACHINE_VARIABLE = "HPUCLUSTER_MACHINE"
+
+PATIENCE = 2.5
+"""Seconds after which a card that stays held is refused."""
 
 _held: list[int] = []  # descriptors; closing one would give the card up
 
@@ -46,15 +53,19 @@ def take(kind: str, environ: Mapping[str, str] | None = None) -> int:
         return wanted
     named = "HLS_MODULE_ID" in environ or ("HABANA_VISIBLE_MODULES" in environ and "LOCAL_RANK" in environ)
     others = [] if named else [module for module in modules.visible_modules(environ) if module != wanted]
-    for module in [wanted, *others]:
-        if _lock(_file_name(kind, module, environ)):
-            return module
-    raise AcquireError(_refusal(wanted, named, kind))
+    end = time.monotonic() + PATIENCE
+    while True:
+        for module in [wanted, *others]:
+            if _lock(_file_name(kind, module, environ)):
+                return module
+        if time.monotonic() > end:
+            raise AcquireError(_refusal(wanted, named, kind))
+        time.sleep(PATIENCE / 50)
 
 
 def _file_name(kind: str, module: int, environ: Mapping[str, str]) -> str:
-    job = environ.get(JOB_VARIABLE, "").replace(os.sep, "_")
-    return f"{kind}-{modules.slot(module, environ)}{job and '-' + job}.lock"
+    machine = [environ.get(name, "").replace(os.sep, "_") for name in (JOB_VARIABLE, MACHINE_VARIABLE)]
+    return "-".join([kind, str(modules.slot(module, environ)), *filter(None, machine)]) + ".lock"
 
 
 def _lock(name: str) -> bool:

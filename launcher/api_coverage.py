@@ -130,7 +130,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m launcher.api_coverage", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; status 1 where the page is not current")
     options = parser.parse_args(arguments)
-    path = Path(__file__).resolve().parent.parent / "docs" / PAGE
+    path = Path("docs") / PAGE
+    if not path.parent.is_dir():
+        print(f"there is no folder {path.parent} here; run this in a checkout", file=sys.stderr)
+        return 2
     text = page()
     if options.check:
         if path.exists() and path.read_text() == text:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from device.errors import ConfigurationError
-from device.modules import visible_modules
+from device.modules import BOX_VARIABLE, visible_modules
 from habana_frameworks.torch import hpu  # also registers the hpu device and the hccl process group
 
 from .settings import STORE_VARIABLE, Settings, describe_boxes
@@ -71,6 +71,8 @@ def take_place(settings: Settings, rank: int) -> None:
         LOCAL_WORLD_SIZE=str(min(settings.ranks_per_node, settings.nranks)),
         HLS_MODULE_ID=str(modules[local % len(modules)]),
     )
+    if not settings.mpi:  # nodes may be tried out on one machine, and then hold different cards
+        os.environ.setdefault(BOX_VARIABLE, str(rank // settings.ranks_per_node))
     describe_boxes(settings)
 
 

@@ -96,7 +96,8 @@ def test_a_machine_without_a_free_card_refuses(holder: Holder, machine: dict[str
 
 def test_the_cards_of_jobs_and_of_boxes_are_different_ones(holder: Holder, machine: dict[str, str]) -> None:
     assert holder.module == 0
-    for own in ({"HPUCLUSTER_JOB_ID": "a-job"}, {"HPUCLUSTER_BOX": "1"}, {"HPUCLUSTER_SHARED_CARDS": "1"}):
+    apart = ("HPUCLUSTER_JOB_ID", "HPUCLUSTER_MACHINE", "HPUCLUSTER_BOX", "HPUCLUSTER_SHARED_CARDS")
+    for own in ({name: "1"} for name in apart):
         other = Holder({**machine, **own, "HLS_MODULE_ID": "0"})
         assert other.module == 0
         other.end()

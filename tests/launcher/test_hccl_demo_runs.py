@@ -42,7 +42,7 @@ class Run:
 
 def environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HCCL_", "HPUCLUSTER_", "HABANA_", "OMPI_"))}
-    return kept | {"PYTHONPATH": str(ROOT)}
+    return kept | {"PYTHONPATH": str(ROOT), "HPUCLUSTER_SHARED_CARDS": "1"}  # other tests hold cards, too
 
 
 def call(*runs: str, cwd: Path, faults: Sequence[str] = ()) -> list[Run]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from collectives.roce.box import load_box
+from device import strict
 from device.board import BOARDS, Firmware, firmware_of, load_board
 from device.card_records import FOLDER_VARIABLE
 from device.description import configs_dir
@@ -48,6 +49,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
     """`show("-L")`: what `hl-smi -L` prints. `status` is what it must end with; then what it says on standard error."""
+
+    # Tests change in one process what is fixed for a process that has loaded the device.
+    monkeypatch.setattr(strict, "note", lambda topic, text: None)
 
     def run(*arguments: str, status: int = 0) -> str:
         monkeypatch.setattr(sys, "argv", ["hl-smi", *arguments])
