@@ -64,6 +64,8 @@ class Link:
             self._socket.setsockopt(zmq.HANDSHAKE_IVL, _CONNECT_TIMEOUT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
             self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEAT_TIMEOUT_MS)
+            # Heartbeats wait behind data; where that gets stuck, the kernel notices.
+            self._socket.setsockopt(zmq.TCP_MAXRT, _HEARTBEAT_TIMEOUT_MS)
             events |= zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CLOSED | REFUSALS
         self.monitor: Any = self._socket.get_monitor_socket(events)
         self._socket.connect(address)
