@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,7 +62,9 @@ def _without_mpi(request: Request, settings: Settings, voice: Voice) -> int:
         voice.say(f"Timeout is set to {request.timeout} minutes", "yellow")
     with contextlib.ExitStack() as stack:
         if address is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hccl_demo-"))
+            # Not a TemporaryDirectory: a forked rank that ends first would remove it, and the store of the others with it.
+            folder = tempfile.mkdtemp(prefix="hccl_demo-")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
             os.environ[STORE_VARIABLE] = f"{folder}/store"
         elif settings.nranks > len(own):
             click.echo(f"hccl_demo: node {node} waits for the others at {address}", err=True)
