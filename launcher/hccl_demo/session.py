@@ -62,7 +62,7 @@ def _without_mpi(request: Request, settings: Settings, voice: Voice) -> int:
         voice.say(f"Timeout is set to {request.timeout} minutes", "yellow")
     with contextlib.ExitStack() as stack:
         if address is None:
-            # Not a TemporaryDirectory: a forked rank that ends first would remove it, and with it the store of the others.
+            # Not a TemporaryDirectory: a forked rank that ends first would remove it, and the store of the others.
             folder = tempfile.mkdtemp(prefix="hccl_demo-")
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             os.environ[STORE_VARIABLE] = f"{folder}/store"
