@@ -85,13 +85,18 @@ def _forward_shapes(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | No
     )
 
 
-def _seeded_forward(seed: Tensor, *arguments: Any) -> Three:
-    compute: Kernel = forward
-    return compute(*arguments, generator=generator_of(seed))
-
-
 def generator_of(seed: Tensor) -> torch.Generator:
     return torch.Generator().manual_seed(int(seed))
+
+
+def seeded_forward(compute: Kernel) -> Kernel:
+    """A forward that takes the seed of its dropout first."""
+    return lambda seed, *arguments: compute(*arguments, generator=generator_of(seed))
+
+
+def seeded_recomputing(compute: Kernel) -> Kernel:
+    """The same of a forward that gives its seed to the backward."""
+    return lambda seed, *arguments: compute(*arguments, seed=seed)
 
 
 def backward(
@@ -184,11 +189,6 @@ def _recomputing_shapes(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor 
     )
 
 
-def _seeded_recomputing(seed: Tensor, *arguments: Any) -> Four:
-    compute: Kernel = recomputing_forward
-    return compute(*arguments, seed=seed)
-
-
 def recomputing_backward(
     grad: Tensor,
     q: Tensor,
@@ -237,11 +237,13 @@ def register(registry: Registry) -> None:
             f"sdpa_recomp_fwd{form}({again}", recomputing_forward, _recomputing_shapes, random=form != "_non_dropout"
         )
     registry.operator(
-        f"sdpa_fwd_dropout_seed(Tensor seed, {plain}", _seeded_forward, lambda seed, *rest: _forward_shapes(*rest)
+        f"sdpa_fwd_dropout_seed(Tensor seed, {plain}",
+        seeded_forward(forward),
+        lambda seed, *rest: _forward_shapes(*rest),
     )
     registry.operator(
         f"sdpa_recomp_fwd_dropout_seed(Tensor seed, {again}",
-        _seeded_recomputing,
+        seeded_recomputing(recomputing_forward),
         lambda seed, *rest: _recomputing_shapes(*rest),
     )
     registry.operator(

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from .attention import Setting, folded, gradients, kept, leading, parts, scale_of_kept
 from .fp8_format import is_fp8, require_card, round_to
-from .registry import Kernel, Registry
-from .sdpa import TENSORS, check, drawn_seed, generator_of
+from .registry import Registry
+from .sdpa import TENSORS, check, drawn_seed, generator_of, seeded_forward, seeded_recomputing
 
 Scale = Tensor | float | None
 
@@ -219,16 +219,6 @@ def _backward_shapes(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) 
     return (*wide, q.new_empty(1, dtype=torch.float32))
 
 
-def _seeded_forward(seed: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
-    compute: Kernel = forward
-    return compute(*arguments, generator=generator_of(seed))
-
-
-def _seeded_recomputing(seed: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
-    compute: Kernel = recomputing_forward
-    return compute(*arguments, seed=seed)
-
-
 NAMES = ("d_scale_q", "d_scale_k", "d_scale_v", "q_scale_s", "q_scale_o", "d_scale_s")
 
 
@@ -243,7 +233,7 @@ def register(registry: Registry) -> None:
         registry.operator(f"fp8_sdpa_fwd{form}({plain}", forward, _forward_shapes, random=random)
     registry.operator(
         f"fp8_sdpa_fwd_dropout_seed(Tensor seed, {plain}",
-        _seeded_forward,
+        seeded_forward(forward),
         lambda seed, *rest: _forward_shapes(*rest),
     )
     for overload, scales in (("", tensors), (".scalar", numbers)):
@@ -260,7 +250,7 @@ def register(registry: Registry) -> None:
             )
         registry.operator(
             f"fp8_sdpa_recomp_fwd_dropout_seed{overload}(Tensor seed, {again}",
-            _seeded_recomputing,
+            seeded_recomputing(recomputing_forward),
             lambda seed, *rest: _recomputing_shapes(*rest),
         )
     backward_scales = (*NAMES[:3], "d_scale_s", "d_scale_do", "d_scale_ds", "q_scale_s", "q_scale_ds")
