@@ -101,7 +101,7 @@ class Card:
         except BaseException as error:
             self._capturing.give_up(f"a graph in it did not run ({error})")
             self._residency.abandon()
-            recording.abandon()
+            recording.abandon(str(error) or type(error).__name__)
             raise
         used = constants.used_by(recording)
         if flags.get("PT_COMPILE_ONLY_MODE"):
@@ -202,9 +202,9 @@ class Card:
         try:
             kernel = self.recipes.of_operator(recording)
             self._residency.reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
-        except BaseException:
+        except BaseException as error:
             self._residency.abandon()
-            recording.abandon()
+            recording.abandon(str(error) or type(error).__name__)
             raise
         number = self.timeline.eager(kernel.name, self.stream, self._in_flight.before_launch(recording))
         self._in_flight.launched(recording.epoch, number)
@@ -375,8 +375,8 @@ class Card:
         """Those whose memory a graph uses that is about to run."""
         try:
             self.fences.before_graph(recording)
-        except BaseException:
-            recording.abandon()
+        except BaseException as error:
+            recording.abandon(str(error) or type(error).__name__)
             raise
 
     def collective_begins(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .backend import runtime
+from .card import current_card
 from .timeline import Timeline
 
 _ids = itertools.count(1)
@@ -63,10 +64,7 @@ class Stream(_Stream):
 
     def wait_event(self, event: Event | torch.Event) -> None:
         """Work from here on starts after `event`."""
-        if isinstance(event, Event):
-            event.wait(self)
-        else:
-            event.synchronize()  # PyTorch's own, which no stream of the card has recorded
+        event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
         """Work from here on starts after what `stream` has."""
@@ -114,14 +112,14 @@ class Event(_Event):
         card.flush("Event.record")
         self._forget()
         self._timeline = card.timeline
-        self._mark = self._timeline.mark((stream or _current).stream_id)
+        self._mark = self._timeline.mark((stream or current_stream()).stream_id)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Later work of the stream (default: the current one) starts after the mark, if there is one."""
         card = runtime.card()
         card.flush("Event.wait")
         if self._mark is not None:
-            card.timeline.stream_after((stream or _current).stream_id, self._mark)
+            card.timeline.stream_after((stream or current_stream()).stream_id, self._mark)
 
     def query(self) -> bool:
         """Whether the mark was reached in modelled time. Flushes; asking takes the host a moment, too."""
@@ -165,7 +163,10 @@ def default_stream(device: Any = None) -> Stream:
 
 def current_stream(device: Any = None) -> Stream:
     """The chosen stream."""
-    return _current
+    card = current_card()
+    if card is None or card.stream == _current.stream_id:
+        return _current
+    return Stream(stream_id=card.stream)  # chosen by `with torch.Stream("hpu")`
 
 
 def _check(stream: Any) -> None:
@@ -183,7 +184,7 @@ def set_stream(stream: Stream | None) -> None:
     if stream is None:
         return
     _check(stream)
-    if stream != _current:
+    if stream != current_stream():
         card = runtime.card()
         card.flush("stream switch")
         card.stream = stream.stream_id
@@ -214,10 +215,10 @@ class StreamContext:
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
-        self._before = _current
+        self._before = _default
 
     def __enter__(self) -> None:
-        self._before = _current
+        self._before = current_stream()
         if self.stream is not None:
             set_stream(self.stream)
 

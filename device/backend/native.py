@@ -36,8 +36,9 @@ def build_key() -> str:
     digest = hashlib.sha256()
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + source.read_bytes())
-    abi = f"{torch.__version__} {_torch_root()} {sys.version} {platform.machine()} {FLAGS}"
-    digest.update(abi.encode())
+    # Not where PyTorch lies: environments with the same build of it share the bridge.
+    build = f"{torch.__version__} {torch.version.git_version} {torch.__config__.show()}"
+    digest.update(f"{build} {sys.version} {platform.machine()} {FLAGS}".encode())
     return digest.hexdigest()[:20]
 
 
@@ -79,8 +80,8 @@ def _build(target: Path) -> None:
             jobs.append([cxx, *FLAGS, abi, *includes, "-c", str(unit), "-o", objects[-1]])
         compilation.run_all(jobs)
         libraries = ["-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10"]
-        search = [f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}"]
-        compilation.run_all([[cxx, "-shared", "-o", str(target), *objects, *search, *libraries]])
+        # Found by name among what PyTorch has loaded: no path of this environment goes into the file.
+        compilation.run_all([[cxx, "-shared", "-o", str(target), *objects, f"-L{root / 'lib'}", *libraries]])
 
 
 def ensure_built() -> Path:

@@ -37,6 +37,7 @@ from . import (
     set_data,
     sync_batch_norm,
 )
+from .guard_streams import GuardStreams
 from .overflow import OverflowCheck
 from .untraced import untraced
 
@@ -83,6 +84,8 @@ def _load(path: Path) -> None:
         immediate=untraced(lambda *event: card().on_immediate(*event)),
         recorded=untraced(lambda: card().on_recorded()),
         locate=untraced(locate),
+        refuse=strict.refuse,
+        guard=untraced(lambda *asked: _guard_streams.answer(*asked)),
     )
     module.set_device_count(device_count())
     module.set_numerics(settings().numerics)
@@ -91,6 +94,7 @@ def _load(path: Path) -> None:
     operators.register(module)
     autocast.register(module)
     if strict.enabled():
+        module.refuse_mixed(True)
         OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
     _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
     register_operators()
@@ -186,6 +190,7 @@ def _at_exit() -> None:
     time.sleep(0.002)
 
 
+_guard_streams = GuardStreams(card)
 _owner = os.getpid()
 labeller = Labeller(_memory)
 labeller.install()

@@ -194,6 +194,8 @@ def test_a_generator_of_the_cpu_serves_the_card_too() -> None:
 def test_types_that_the_card_refuses(script) -> None:
     with pytest.raises(RuntimeError, match="Complex datatype is not supported on HPU device"):
         torch.zeros(2, dtype=torch.complex64).to("hpu")
+    with pytest.raises(RuntimeError, match="Complex datatype is not supported on HPU device"):
+        torch.zeros(2, device="hpu").view(torch.complex64)
     parts = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
     made = torch.complex(parts[0].to("hpu"), parts[1].to("hpu"))  # stays on the host
     assert made.device.type == "cpu" and torch.equal(made, torch.complex(*parts))

@@ -50,6 +50,21 @@ class TestHPUGraph:
         graph.replay()
         assert first != second != x.tolist()
 
+    def test_a_generator_that_was_given_is_drawn_from_again(self) -> None:
+        def drawn() -> list[torch.Tensor]:
+            generator = torch.Generator(device="hpu").manual_seed(5)
+            graph = torch.hpu.HPUGraph()
+            with torch.hpu.graph(graph):
+                x = torch.empty(8, device="hpu").uniform_(generator=generator)
+            values = [x.cpu()]
+            torch.rand(3, device="hpu")  # the card's own generator plays no part
+            graph.replay()
+            return [*values, x.cpu(), torch.rand(8, device="hpu", generator=generator).cpu()]
+
+        one, two = drawn(), drawn()
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+        assert not torch.equal(one[0], one[1])
+
     def test_a_replay_costs_the_host_one_launch_and_no_recording(self) -> None:
         graph = torch.hpu.HPUGraph()
         x = torch.ones(4, device="hpu")

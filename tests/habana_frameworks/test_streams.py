@@ -158,3 +158,49 @@ def test_the_accelerators_streams_are_the_cards() -> None:
     stream.wait_event(torch.hpu.Event())
     stream.wait_event(torch.Event("hpu"))
     torch.accelerator.set_stream(torch.hpu.default_stream())
+
+
+class TestPyTorchsOwn:
+    """`torch.Event` and `torch.Stream`, which programs for any accelerator use."""
+
+    def test_events_have_modelled_time(self) -> None:
+        x = torch.zeros(512, 512, device="hpu")
+        products(1, x, x)
+        torch.hpu.synchronize()
+        own, generic = ([kind(*args, enable_timing=True) for _ in range(2)] for kind, args in KINDS)
+        for event in (own[0], generic[0]):
+            event.record()
+        products(3, x, x)
+        for event in (own[1], generic[1]):
+            event.record()
+        generic[1].synchronize()
+        assert generic[1].query()
+        assert generic[0].elapsed_time(generic[1]) == pytest.approx(own[0].elapsed_time(own[1]), rel=0.05)
+
+    def test_an_event_without_time_or_record_is_refused(self) -> None:
+        event = torch.Event("hpu", enable_timing=True)
+        event.record()
+        for other in (torch.Event("hpu"), torch.Event("hpu", enable_timing=True)):
+            with pytest.raises((RuntimeError, ValueError), match="event"):
+                event.elapsed_time(other)
+
+    def test_a_stream_that_is_entered_is_the_cards(self) -> None:
+        stream = torch.Stream("hpu")
+        x = torch.zeros(1024, 1024, device="hpu")
+        torch.hpu.synchronize()
+        with stream:
+            assert torch.hpu.current_stream().stream_id == stream.stream_id
+            products(20, x, x)
+            event = torch.Event("hpu")
+            event.record()
+        assert torch.hpu.current_stream() == torch.hpu.default_stream()
+        line = runtime.card().timeline
+        end = line.streams[stream.stream_id]
+        assert line.streams.get(0, 0.0) < end
+        torch.hpu.current_stream().wait_event(event)
+        assert line.streams[0] >= end
+        stream.synchronize()
+        assert stream.query() and line.main >= end
+
+
+KINDS = ((torch.hpu.Event, ()), (torch.Event, ("hpu",)))

@@ -180,6 +180,10 @@ void ensure_host(Block& block) {
   if (!numerics_on) std::memset(block.host, 0, block.nbytes);
 }
 
+void require_value(const Block& block) {
+  TORCH_CHECK(!block.lost, "this tensor has no value, because the graph that computes it failed: ", *block.lost);
+}
+
 void release_host(Block& block) {
   if (block.host && block.host_size) pool().give(block.host, block.host_size);
   block.adopted.clear();

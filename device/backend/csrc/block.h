@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace hpu {
@@ -18,6 +20,7 @@ struct Block {
   void* host = nullptr;   // the bytes that stand for the card's memory; null until first written
   size_t host_size = 0;   // size class in the pool; 0 when `adopted` owns the bytes
   c10::DataPtr adopted;   // memory taken over from a CPU tensor
+  std::shared_ptr<const std::string> lost;  // why it has no value: the graph that should have computed it failed
   bool resident = false;  // holds a value on the card (counted as HBM in use)
   uint64_t epoch = 0;     // recording that last touched it ...
   uint32_t slot = 0;      // ... and its buffer number there
@@ -36,6 +39,7 @@ Block* block_of(const c10::StorageImpl& storage);
 bool owns_block(const c10::StorageImpl& storage);  // false: a bare device pointer wrapped into a storage
 
 void ensure_host(Block& block);                        // gives it host memory (zeroed when numerics are off)
+void require_value(const Block& block);                // raises where the value was lost
 void release_host(Block& block);                       // returns host memory to the pool
 void adopt_host(Block& block, c10::DataPtr&& memory);  // takes over a CPU tensor's memory
 void make_resident(Block& block, int64_t slot = -1);

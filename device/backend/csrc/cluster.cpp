@@ -110,6 +110,7 @@ Cluster::Cluster(const std::shared_ptr<Recording>& recording, const py::list& in
     params_ = recording->params;
     for (const auto& node : recording->nodes)
       if (node.seed >= 0) seeds_.push_back(node.seed);
+    generators_ = recording->generators;
     for (size_t p = 0; p < params_.size(); ++p) {
       if (!params_[p].isTensor()) continue;
       const auto found = on_host.find(storage_of(params_[p].toTensor()));
@@ -164,7 +165,7 @@ py::tuple Cluster::lay(const py::list& inputs) const {
       recording->buffers.push_back({std::move(storage), block, block->nbytes, block->resident, false});
     }
     recording->params = params_;
-    for (int seed : seeds_) recording->params[seed] = draw_seed(std::nullopt);
+    for (int seed : seeds_) recording->params[seed] = draw_seed(generator_of(generators_, seed));
     for (const auto& [param, input] : given_) recording->params[param] = tensor_in(inputs[input].ptr())->detach();
   }
   py::list outputs;

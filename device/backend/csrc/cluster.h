@@ -30,7 +30,8 @@ class Cluster {
   Hash hash_;
   std::vector<Source> sources_;
   std::vector<c10::IValue> params_;
-  std::vector<int> seeds_;                       // parameters that hold a seed
+  std::vector<int> seeds_;                       // parameters that hold a seed ...
+  Generators generators_;                        // ... and where those were drawn from
   std::vector<std::pair<int, int>> given_;       // parameters that are inputs on the host: (parameter, input)
   std::vector<Output> outputs_;
 };

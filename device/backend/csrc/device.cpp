@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace hpu {
@@ -34,24 +35,46 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device /*device*/) const override { return numbered(0); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high*/) const override { return getNewStream(device); }
   c10::Stream getNewStream(c10::Device /*device*/, int /*priority*/ = 0) const override {
-    static std::atomic<c10::StreamId> next{1};
+    static std::atomic<c10::StreamId> next{1 << 20};  // streams made in Python count from 1
     return numbered(next++);
   }
   c10::Stream exchangeStream(c10::Stream next) const override {
     const c10::Stream before = numbered(stream);
     stream = next.id();
+    if (before.id() != stream) tell("choose", stream);
     return before;
   }
-  // Numbers are computed in program order, so events and streams have nothing to wait for on the host.
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
-    if (!*event) *event = new char;
+  // Numbers are computed in program order; what waits for what in modelled time is Python's to know.
+  void record(void** event, const c10::Stream& on, const c10::DeviceIndex, const c10::EventFlag flag) const override {
+    auto* mark = static_cast<Mark*>(*event);
+    if (!mark) *event = mark = new Mark();
+    if (mark->number >= 0) tell("forget", mark->number);
+    mark->number = static_cast<int64_t>(tell("record", on.id()));
+    mark->timed = flag == c10::EventFlag::BACKEND_DEFAULT;
   }
-  void block(void* /*event*/, const c10::Stream&) const override {}
-  bool queryEvent(void* /*event*/) const override { return true; }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<char*>(event); }
-  bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override { synchronizeDevice(0); }
-  void synchronizeEvent(void* /*event*/) const override { synchronizeDevice(0); }
+  void block(void* event, const c10::Stream& later) const override {
+    if (event) tell("block", number_of(event), later.id());
+  }
+  bool queryEvent(void* event) const override { return !event || tell("query", number_of(event)) != 0; }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    std::unique_ptr<Mark> mark(static_cast<Mark*>(event));
+    if (!mark || mark->number < 0 || !python_runs()) return;
+    try {
+      tell("forget", mark->number);
+    } catch (const std::exception&) {  // the process ends
+    }
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event) tell("synchronize", number_of(event));
+  }
+  double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
+    for (const auto* event : {start, end})
+      TORCH_CHECK(event && static_cast<const Mark*>(event)->timed, "the ", event == start ? "start" : "end",
+                  " event has no time; make it with torch.Event(\"hpu\", enable_timing=True) and record it");
+    return tell("elapsed", number_of(start), number_of(end));
+  }
+  bool queryStream(const c10::Stream& on) const override { return tell("query_stream", on.id()) != 0; }
+  void synchronizeStream(const c10::Stream& on) const override { tell("synchronize_stream", on.id()); }
   void synchronizeDevice(const c10::DeviceIndex) const override {
     Gil gil;
     call_flush("synchronize");
@@ -59,6 +82,15 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_total.load()); }
 
  private:
+  struct Mark {
+    int64_t number = -1;
+    bool timed = false;
+  };
+  static int64_t number_of(void* event) { return static_cast<Mark*>(event)->number; }
+  static double tell(const char* what, int64_t one, int64_t other = 0) {
+    Gil gil;
+    return call_guard(what, one, other);
+  }
   c10::Device own() const { return c10::Device(type_, 0); }
   c10::Stream numbered(c10::StreamId id) const { return c10::Stream(c10::Stream::UNSAFE, own(), id); }
 

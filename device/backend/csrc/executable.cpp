@@ -52,6 +52,18 @@ bool covers(const Window& window, size_t nbytes) {
   return window.offset == 0 && static_cast<size_t>(elements) * c10::elementSize(window.dtype) == nbytes;
 }
 
+// The results of the nodes from `first` on will never have a value; tensors that had one keep it.
+void lose(Recording& recording, size_t first, const std::string& why) {
+  const auto reason = std::make_shared<const std::string>(why);
+  for (size_t n = first; n < recording.nodes.size(); ++n) {
+    const auto& node = recording.nodes[n];
+    for (uint32_t i = node.results_begin; i < node.results_end; ++i) {
+      const int buffer = recording.results[i].buffer;
+      if (buffer >= 0 && !recording.buffers[buffer].resident) recording.buffers[buffer].block->lost = reason;
+    }
+  }
+}
+
 }  // namespace
 
 Executable::Executable(const Recording& recording) {
@@ -161,6 +173,7 @@ Executable::Executable(const Recording& recording) {
 
 void Executable::bind(Recording& recording, int buffer) {
   Block& block = *recording.buffers[buffer].block;
+  require_value(block);
   ensure_host(block);
   storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(block.host, c10::Device(c10::kCPU)));
 }
@@ -172,6 +185,47 @@ void Executable::call(Recording& recording, const Step& step, torch::jit::Stack&
   } catch (c10::Error& error) {
     error.add_context("while the card ran " + step.op->name);
     throw;
+  }
+}
+
+void Executable::run_step(Recording& recording, Step& step, torch::jit::Stack& stack) {
+  stack.assign(step.arguments.begin(), step.arguments.end());
+  for (const auto& patch : step.patches) stack[patch.argument] = recording.params[patch.param];
+  if (step.constant >= 0 && hold_constant(*recording.buffers[step.constant].block, stack)) {
+    bind(recording, step.constant);
+  } else {
+    for (int buffer : step.acquire) bind(recording, buffer);
+    for (int buffer : step.large_writes) require_pages(*recording.buffers[buffer].block);
+    call(recording, step, stack);
+  }
+  for (auto& result : step.results) {
+    at::Tensor value;
+    if (result.item < 0) {
+      value = std::move(stack[result.position]).toTensor();
+    } else {
+      value = stack[result.position].toTensorList().get(result.item);
+    }
+    // Some kernels leave early where there is nothing to do, with a result of another type.
+    if (value.numel() == 0) value = value.to(result.window.dtype());
+    TORCH_INTERNAL_ASSERT(value.sizes() == result.window.sizes() && value.dtype() == result.window.dtype(),
+                          step.op->name, " gave ", value.dtype(), value.sizes(), " where ", result.window.dtype(),
+                          result.window.sizes(), " was announced");
+    Block& block = *recording.buffers[result.buffer].block;
+    block.lost.reset();
+    if (result.whole && result.item < 0 && value.storage_offset() == 0 && value.strides() == result.window.strides() &&
+        value.storage().use_count() == 1 && value.storage().resizable() && value.storage().nbytes() >= block.nbytes &&
+        block.nbytes > 0) {
+      adopt_host(block, value.storage().unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr()));
+      bind(recording, result.buffer);
+    } else {
+      bind(recording, result.buffer);
+      result.window.copy_(value);
+    }
+  }
+  for (const auto& window : step.narrow) narrow(window, step.limits);
+  for (int buffer : step.release) {
+    storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+    if (!recording.buffers[buffer].resident) release_host(*recording.buffers[buffer].block);
   }
 }
 
@@ -187,42 +241,14 @@ void Executable::execute(Recording& recording) {
   }
   torch::jit::Stack stack;
   for (auto& step : steps_) {
-    stack.assign(step.arguments.begin(), step.arguments.end());
-    for (const auto& patch : step.patches) stack[patch.argument] = recording.params[patch.param];
-    if (step.constant >= 0 && hold_constant(*recording.buffers[step.constant].block, stack)) {
-      bind(recording, step.constant);
-    } else {
-      for (int buffer : step.acquire) bind(recording, buffer);
-      for (int buffer : step.large_writes) require_pages(*recording.buffers[buffer].block);
-      call(recording, step, stack);
-    }
-    for (auto& result : step.results) {
-      at::Tensor value;
-      if (result.item < 0) {
-        value = std::move(stack[result.position]).toTensor();
-      } else {
-        value = stack[result.position].toTensorList().get(result.item);
-      }
-      // Some kernels leave early where there is nothing to do, with a result of another type.
-      if (value.numel() == 0) value = value.to(result.window.dtype());
-      TORCH_INTERNAL_ASSERT(value.sizes() == result.window.sizes() && value.dtype() == result.window.dtype(),
-                            step.op->name, " gave ", value.dtype(), value.sizes(), " where ", result.window.dtype(),
-                            result.window.sizes(), " was announced");
-      Block& block = *recording.buffers[result.buffer].block;
-      if (result.whole && result.item < 0 && value.storage_offset() == 0 && value.strides() == result.window.strides() &&
-          value.storage().use_count() == 1 && value.storage().resizable() && value.storage().nbytes() >= block.nbytes &&
-          block.nbytes > 0) {
-        adopt_host(block, value.storage().unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr()));
-        bind(recording, result.buffer);
-      } else {
-        bind(recording, result.buffer);
-        result.window.copy_(value);
-      }
-    }
-    for (const auto& window : step.narrow) narrow(window, step.limits);
-    for (int buffer : step.release) {
-      storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
-      if (!recording.buffers[buffer].resident) release_host(*recording.buffers[buffer].block);
+    try {
+      run_step(recording, step, stack);
+    } catch (const c10::Error& error) {
+      lose(recording, static_cast<size_t>(&step - steps_.data()), error.what_without_backtrace());
+      throw;
+    } catch (const std::exception& error) {
+      lose(recording, static_cast<size_t>(&step - steps_.data()), error.what());
+      throw;
     }
   }
 }
@@ -234,9 +260,10 @@ void settle() {
   turnstile().wait_passed(count);
 }
 
-void Executable::abandon(Recording& recording) {
+void Executable::abandon(Recording& recording, const std::string& why) {
   pybind11::gil_scoped_release no_gil;
   turnstile().enter(recording.ticket);
+  if (!why.empty()) lose(recording, 0, why);
   turnstile().leave();
 }
 

@@ -10,7 +10,8 @@ class Executable {
  public:
   explicit Executable(const Recording& recording);
   void run(Recording& recording);  // releases the GIL; waits for its turn
-  static void abandon(Recording& recording);  // lets the recordings behind it pass
+  // Lets the recordings behind it pass. `why` it failed: then what it should have made has no value.
+  static void abandon(Recording& recording, const std::string& why);
   size_t size() const { return steps_.size(); }
 
  private:
@@ -40,6 +41,7 @@ class Executable {
   };
 
   void execute(Recording& recording);
+  void run_step(Recording& recording, Step& step, torch::jit::Stack& stack);
   void bind(Recording& recording, int buffer);
   static void call(Recording& recording, const Step& step, torch::jit::Stack& stack);
 

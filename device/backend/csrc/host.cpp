@@ -13,6 +13,7 @@ namespace hpu {
 at::Tensor host_alias(const at::Tensor& tensor) {
   auto* storage = tensor.storage().unsafeGetStorageImpl();
   Block& block = *block_of(*storage);
+  require_value(block);
   ensure_host(block);
   auto* held = new c10::Storage(tensor.storage());
   c10::DataPtr data(block.host, held, [](void* context) { delete static_cast<c10::Storage*>(context); },

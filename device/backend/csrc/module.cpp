@@ -27,7 +27,7 @@ Gil::~Gil() { PyGILState_Release(static_cast<PyGILState_STATE>(state)); }
 namespace {
 
 struct Callbacks {
-  py::object flush, transfer, immediate, recorded, locate;
+  py::object flush, transfer, immediate, recorded, locate, refuse, guard;
 };
 
 Callbacks& callbacks() {
@@ -107,8 +107,10 @@ py::list export_buffers(const Recording& recording) {
   return buffers;
 }
 
-void set_callbacks(py::object flush, py::object transfer, py::object immediate, py::object recorded, py::object locate) {
-  callbacks() = {std::move(flush), std::move(transfer), std::move(immediate), std::move(recorded), std::move(locate)};
+void set_callbacks(py::object flush, py::object transfer, py::object immediate, py::object recorded, py::object locate,
+                   py::object refuse, py::object guard) {
+  callbacks() = {std::move(flush),  std::move(transfer), std::move(immediate), std::move(recorded),
+                 std::move(locate), std::move(refuse),   std::move(guard)};
 }
 
 void set_run(const std::string& name, const std::string& overload, const std::string& how) {
@@ -146,7 +148,15 @@ void call_transfer(const char* direction, const at::Tensor& side, int64_t nbytes
 void call_immediate(const OpInfo& info, const Hash& key, int64_t read, int64_t written) {
   callbacks().immediate(info.name, key.hex(), read, written, info.run == OpInfo::Run::HostFallback);
 }
+bool python_runs() { return Py_IsInitialized() != 0; }
+double call_guard(const char* what, int64_t one, int64_t other) {
+  return callbacks().guard(what, one, other).cast<double>();
+}
 void call_recorded() { callbacks().recorded(); }
+void call_refuse(const std::string& text) {
+  Gil gil;
+  callbacks().refuse(text);
+}
 std::string call_locate() { return callbacks().locate().cast<std::string>(); }
 bool record_notifies() { return notify_limit && current().nodes.size() >= notify_limit; }
 void notify_after(size_t nodes) { notify_limit = nodes; }
@@ -176,7 +186,7 @@ PYBIND11_MODULE(_bridge, module) {
       })
       .def("renew", [](Recording& recording) { renew(recording); })
       .def("remember", [](const Recording& recording) { remember(recording); })
-      .def("abandon", [](Recording& recording) { Executable::abandon(recording); });
+      .def("abandon", &Executable::abandon, py::arg("why") = "");
 
   py::class_<Executable, std::shared_ptr<Executable>>(module, "Executable")
       .def(py::init<const Recording&>())
@@ -186,7 +196,8 @@ PYBIND11_MODULE(_bridge, module) {
   bind_cluster(module);
 
   module.def("set_callbacks", &set_callbacks, py::arg("flush"), py::arg("transfer"), py::arg("immediate"),
-             py::arg("recorded"), py::arg("locate"));
+             py::arg("recorded"), py::arg("locate"), py::arg("refuse"), py::arg("guard"));
+  module.def("refuse_mixed", &refuse_mixed);
   module.def("measure_inside", &measure_inside);
   module.def("inside_seconds", &inside_seconds);
   module.def("take", &take);

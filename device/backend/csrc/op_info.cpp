@@ -47,6 +47,13 @@ std::vector<int> tensorised_scalars(const c10::FunctionSchema& schema, bool* uni
   return positions;
 }
 
+bool takes_integers(const std::string& name) {
+  return name == "aten::lerp" || name == "aten::lerp_" || name == "aten::trunc" || name == "aten::trunc_" ||
+         name == "aten::uniform_";
+}
+
+bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
+
 bool is_tensor_list(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::ListType &&
          type->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType;
@@ -63,9 +70,12 @@ OpInfo describe(const c10::OperatorHandle& op) {
     info.run = OpInfo::Run::Immediate;
   if (schema.name().rfind("aten::quantize_per_", 0) == 0) info.run = OpInfo::Run::Immediate;  // which refuses them
   info.takes_host_tensors = schema.name().find("index") != std::string::npos;
+  info.takes_integers = takes_integers(schema.name());
+  info.product = product_type(schema);
   info.scalars = tensorised_scalars(schema, &info.unit_scalar_matters);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
+    info.is_index.push_back(is_index(argument.name()));
     if (argument.name() == "generator") info.generator = static_cast<int>(i);
     if (info.name.rfind("hpu::", 0) == 0 && (argument.name() == "stochastic_rounding" || argument.name() == "p"))
       info.chance = static_cast<int>(i);

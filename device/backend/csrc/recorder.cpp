@@ -172,9 +172,14 @@ std::shared_ptr<Recording> take() {
 
 uint64_t tickets() { return next_ticket; }
 
+std::optional<at::Generator> generator_of(const Generators& generators, int seed) {
+  const auto own = generators.find(seed);
+  return own == generators.end() ? std::nullopt : std::optional(own->second);
+}
+
 void renew(Recording& recording) {
   for (const auto& node : recording.nodes)
-    if (node.seed >= 0) recording.params[node.seed] = draw_seed(std::nullopt);
+    if (node.seed >= 0) recording.params[node.seed] = draw_seed(generator_of(recording.generators, node.seed));
   recording.ticket = next_ticket++;
 }
 
@@ -195,6 +200,7 @@ void record(OpInfo& info, torch::jit::Stack* stack) {
     return;
   }
   admit_host_tensors(info, stack);
+  check_mixed(info, *stack);
   const Hash key = key_of(info, *stack);
   std::shared_ptr<const ResultShapes> shapes;
   if (info.predicts) {
@@ -222,6 +228,7 @@ void record(OpInfo& info, torch::jit::Stack* stack) {
       if (info.generator >= 0 && arguments[info.generator].isGenerator())
         generator = arguments[info.generator].toGenerator();
       node.seed = add_param(recording, draw_seed(generator));
+      if (generator) recording.generators.emplace(node.seed, *generator);
     }
     node.results_begin = static_cast<uint32_t>(recording.results.size());
     for (size_t r = 0; r < info.returns.size(); ++r) {

@@ -3,6 +3,7 @@
 
 #include "block.h"
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace hpu {
@@ -66,6 +68,10 @@ struct OpInfo {
   std::vector<int> returns;             // per return: the argument it aliases, or -1 for a new tensor
   std::vector<char> list_return;        // per return: a list of tensors
   bool predicts = false;                // results or out= arguments need a shape
+  std::vector<char> is_index;           // per argument: an index, 32 bits wide on the card, which CPU kernels want in int64
+  bool takes_integers = false;          // the card computes it for integers, in float32 cut off to the integer below in magnitude
+  std::optional<int> product;           // a product that takes several floating types: position of the operand whose type
+                                        // the result has, or another rule (products.cpp)
 
   explicit OpInfo(const c10::OperatorHandle& op) : handle(op) {}
 };
@@ -121,6 +127,10 @@ struct Buffer {
   bool live = false;      // is still referenced from outside when the graph ends
 };
 
+// Where seeds, which are parameters, were drawn from, if not from the card's own generator.
+using Generators = std::unordered_map<int32_t, at::Generator>;
+std::optional<at::Generator> generator_of(const Generators& generators, int seed);
+
 struct Recording {
   uint64_t epoch = 0;
   Hash hash;
@@ -130,6 +140,7 @@ struct Recording {
   std::vector<Window> windows;
   std::vector<Buffer> buffers;
   std::vector<c10::IValue> params;
+  Generators generators;
   std::vector<std::string> locations;
   uint64_t ticket = 0;  // order of execution
 
@@ -169,6 +180,13 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
 void set_e4m3_largest(double limit);  // what rounding to float8_e4m3fn ends at
 
+// products.cpp: products of matrices that have several floating types
+std::optional<int> product_type(const c10::FunctionSchema& schema);  // see OpInfo
+bool is_mixed(const OpInfo& info, at::ArrayRef<c10::IValue> arguments);
+c10::ScalarType mixed_result(const OpInfo& info, at::ArrayRef<c10::IValue> arguments, size_t result);
+void refuse_mixed(bool on);          // the strict switch
+void check_mixed(const OpInfo& info, const torch::jit::Stack& stack);
+
 // executable.cpp
 void settle();  // waits, without the GIL, until every graph that ended has run
 
@@ -185,6 +203,9 @@ void call_transfer(const char* direction, const at::Tensor& side, int64_t nbytes
 void call_immediate(const OpInfo& info, const Hash& key, int64_t read, int64_t written);
 void call_recorded();
 std::string call_locate();
+void call_refuse(const std::string& text);  // raises: the strict switch is on
+double call_guard(const char* what, int64_t one, int64_t other);  // streams and events in modelled time
+bool python_runs();
 bool record_notifies();
 bool one_by_one();                // each operator is a graph of its own, but for those of compiled programs
 void notify_after(size_t nodes);  // call_recorded once a graph has that many nodes; 0: never

@@ -6,6 +6,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
+#include <ATen/ops/view_native.h>
 #include <c10/core/WrapDimMinimal.h>
 #include <torch/library.h>
 
@@ -103,6 +104,11 @@ at::Tensor view(const at::Tensor& self, c10::IntArrayRef size) {
   return alias(self, inferred, *stride, self.storage_offset());
 }
 
+at::Tensor view_dtype(const at::Tensor& self, c10::ScalarType dtype) {
+  check_dtype(dtype);
+  return at::native::view_dtype(self, dtype);
+}
+
 at::Tensor view_as_complex(const at::Tensor& /*self*/) {
   check_dtype(c10::ScalarType::ComplexFloat);
   return {};
@@ -198,6 +204,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_efficientzerotensor", &efficient_zeros);
   library.impl("as_strided", &as_strided);
   library.impl("view", &view);
+  library.impl("view.dtype", &view_dtype);
   library.impl("_reshape_alias", &reshape_alias);
   library.impl("unfold", &unfold);
   library.impl("view_as_complex", &view_as_complex);

@@ -1,6 +1,7 @@
 // Arguments that the card computes with and a CPU kernel refuses. Types: 8-bit floats in most operators, half precision in
 // some, 32-bit indices in a few. Such an operator runs on wider types: floats in float32 with results that are rounded
-// once, which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64. Memory: the
+// once, which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64. So do
+// products of matrices of several floating types, whose result has the type that the card gives it. Memory: the
 // card reads all operands before it writes, so an operator may write to what it reads; here it reads a copy.
 #include "arguments.h"
 #include "recorder.h"
@@ -12,19 +13,11 @@ bool is_small_float(c10::ScalarType dtype) {
   return c10::isFloat8Type(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
 }
 
-// Operators that the card computes for integers, in float32 cut off to the integer below in magnitude.
-bool takes_integers(const OpInfo& info) {
-  const auto& name = info.handle.schema().name();
-  return name == "aten::lerp" || name == "aten::lerp_" || name == "aten::trunc" || name == "aten::trunc_" ||
-         name == "aten::uniform_";
-}
-
-bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
-
 struct Widening {
   bool floats = false;
   bool indices = false;
   bool copies = false;
+  bool mixed = false;
 };
 
 // What of the arguments could be changed.
@@ -32,13 +25,13 @@ Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
   Widening found;
   found.copies = !info.written.empty();
   const auto arguments = torch::jit::last(stack, info.arguments);
+  found.mixed = is_mixed(info, arguments);
   for (size_t i = 0; i < info.arguments; ++i) {
     const auto look = [&](const at::Tensor& tensor) {
       if (!tensor.defined()) return;
       if (is_small_float(tensor.scalar_type())) found.floats = true;
-      else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) && takes_integers(info)) found.floats = true;
-      else if (tensor.scalar_type() == at::kInt && is_index(info.handle.schema().arguments()[i].name()))
-        found.indices = true;
+      else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) && info.takes_integers) found.floats = true;
+      else if (tensor.scalar_type() == at::kInt && info.is_index[i]) found.indices = true;
     };
     if (arguments[i].isTensor()) look(arguments[i].toTensor());
     if (arguments[i].isTensorList())
@@ -77,7 +70,6 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
   Widened wide;
   const auto& schema = info.handle.schema();
   std::optional<c10::ScalarType> named;
-  const bool integers = takes_integers(info);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& value = arguments[i];
     const auto& name = schema.arguments()[i].name();
@@ -90,10 +82,11 @@ Widened widen(const OpInfo& info, const torch::jit::Stack& arguments, const Wide
       wide.stack.push_back(map_argument(value, c10::Device(c10::kCPU), [&](const at::Tensor& tensor) {
         if (!tensor.defined()) return tensor;
         const auto dtype = tensor.scalar_type();
-        if (widening.indices && dtype == at::kInt && is_index(name)) return tensor.to(at::kLong);
+        if (widening.indices && dtype == at::kInt && info.is_index[i]) return tensor.to(at::kLong);
         const bool copy = widening.copies && !contains(info.written, i);
-        const bool small = is_small_float(dtype) || (integers && c10::isIntegralType(dtype, /*includeBool=*/true));
-        if (!widening.floats || !small) return copy ? tensor.clone() : tensor;
+        const bool small = is_small_float(dtype) || (widening.mixed && c10::isFloatingType(dtype)) ||
+                           (info.takes_integers && c10::isIntegralType(dtype, /*includeBool=*/true));
+        if (!(widening.floats || widening.mixed) || !small) return copy ? tensor.clone() : tensor;
         if (!wide.type) wide.type = dtype;
         return tensor.to(at::kFloat);
       }));
@@ -123,12 +116,13 @@ void set_e4m3_largest(double limit) { e4m3_largest = limit; }
 
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   const Widening can = possible(info, stack);
-  if (!can.floats && !can.indices && !can.copies) {
+  if (!can.floats && !can.indices && !can.copies && !can.mixed) {
     info.handle.callBoxed(stack);
     return;
   }
   const torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(info.arguments), stack.end());
   Widening widening;
+  widening.mixed = can.mixed;
   const auto refused = [&](const c10::Error& error) {
     const Widening asked = asked_for(error.what_without_backtrace());
     const bool floats = asked.floats && can.floats && !widening.floats;
@@ -139,11 +133,13 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
     widening.copies |= copies;
     return !floats && !indices && !copies;
   };
-  try {
-    info.handle.callBoxed(stack);
-    return;
-  } catch (const c10::Error& error) {
-    if (refused(error)) throw;
+  if (!widening.mixed) {
+    try {
+      info.handle.callBoxed(stack);
+      return;
+    } catch (const c10::Error& error) {
+      if (refused(error)) throw;
+    }
   }
   Widened wide;
   torch::jit::Stack results;
@@ -158,13 +154,15 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
     }
   }
   for (int position : info.written) write_back(wide.stack[position], arguments[position]);
-  const auto narrow = [&](const at::Tensor& tensor) {
-    return wide.type && tensor.defined() && tensor.scalar_type() == at::kFloat ? narrowed(tensor, *wide.type) : tensor;
-  };
   stack.clear();
-  for (size_t r = 0; r < results.size(); ++r)
+  for (size_t r = 0; r < results.size(); ++r) {
+    const auto type = widening.mixed ? mixed_result(info, arguments, r) : wide.type;
+    const auto narrow = [&](const at::Tensor& tensor) {
+      return type && tensor.defined() && tensor.scalar_type() == at::kFloat ? narrowed(tensor, *type) : tensor;
+    };
     stack.push_back(info.returns[r] >= 0 ? arguments[info.returns[r]]
                                          : map_argument(results[r], c10::Device(c10::kCPU), narrow));
+  }
 }
 
 }  // namespace hpu
