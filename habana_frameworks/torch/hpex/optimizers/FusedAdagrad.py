@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
 from ...core.step_closure import _mark_step_if_lazy as mark_step
+from .fused_optimizer import FusedOptimizer
 from .gradients import check_at_least, gradients_of, on_card, parameters_with_gradients
 
 
-class FusedAdagrad(Optimizer):
+class FusedAdagrad(FusedOptimizer):
     """torch.optim.Adagrad. In lazy mode the graph ends before each group's update."""
 
     def __init__(
@@ -39,13 +39,7 @@ class FusedAdagrad(Optimizer):
                 self.state[parameter]["sum"] = torch.full_like(parameter, group["initial_accumulator_value"])
         mark_step()
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One update; `closure` computes the loss anew and is called first."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def _update_all(self) -> None:
         for group in self.param_groups:
             mark_step()
             parameters = parameters_with_gradients(group, "FusedAdagrad", "SparseAdagrad")
@@ -66,4 +60,3 @@ class FusedAdagrad(Optimizer):
                 float(group["lr_decay"]),
                 float(group["eps"]),
             )
-        return loss

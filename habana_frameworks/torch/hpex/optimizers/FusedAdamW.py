@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
 from ...core.step_closure import _mark_step_if_lazy as mark_step
 from .adamw_moments import new_state, step_size, update
+from .fused_optimizer import FusedOptimizer
 from .gradients import check_at_least, check_betas, gradients_of, parameters_with_gradients
 
 _logger = logging.getLogger(__name__)
 
 
-class FusedAdamW(Optimizer):
+class FusedAdamW(FusedOptimizer):
     """torch.optim.AdamW, with another default `eps` and no weight decay by default.
 
     `bias_correction=False` leaves out the correction of the moments; `moments_dtype` is their dtype, or one for each
@@ -43,13 +43,7 @@ class FusedAdamW(Optimizer):
         super().__init__(params, defaults)
         self.moments_dtype = moments_dtype
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One update; `closure` computes the loss anew and is called first."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def _update_all(self) -> None:
         for group in self.param_groups:
             mark_step()
             parameters = parameters_with_gradients(group, "FusedAdamW", "torch.optim.SparseAdam")
@@ -66,7 +60,6 @@ class FusedAdamW(Optimizer):
             decay = 1.0 - group["weight_decay"] * lr
             update(parameters, gradients, states, size, group["betas"], group["eps"], decay)
         mark_step()
-        return loss
 
     @staticmethod
     def _steps_before(group: dict[str, Any], states: list[dict[str, Any]]) -> int:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ...core.step_closure import _mark_step_if_lazy as mark_step
+from .fused_optimizer import FusedOptimizer
 from .gradients import check_at_least, check_betas, gradients_of, on_card, parameters_with_gradients
 
 
-class FusedLamb(Optimizer):
+class FusedLamb(FusedOptimizer):
     """LAMB as apex's FusedLAMB has it.
 
     `max_grad_norm` (None: no clipping) divides all gradients by norm / max_grad_norm where the norm is larger.
@@ -59,22 +59,15 @@ class FusedLamb(Optimizer):
         """Gradients become None, or zero with `set_grad_none=False` at construction."""
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One update; `closure` computes the loss anew and is called first."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def _update_all(self) -> None:
         groups = [(group, parameters_with_gradients(group, "FusedLamb")) for group in self.param_groups]
         gradients = [gradient for _, parameters in groups for gradient in gradients_of(parameters)]
         if not gradients:
-            return loss
+            return
         clip = self._clip(gradients)
         for group, parameters in groups:
             if parameters:
                 self._update(group, parameters, clip)
-        return loss
 
     def _clip(self, gradients: list[Tensor]) -> Tensor:
         """What all gradients are divided by."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
 from ...core.step_closure import _mark_step_if_lazy as mark_step
+from .fused_optimizer import FusedOptimizer
 from .gradients import check_at_least, gradients_of, parameters_with_gradients
 
 
-class FusedResourceApplyMomentum(Optimizer):
+class FusedResourceApplyMomentum(FusedOptimizer):
     """b <- momentum b - g; p <- p + b, with buffers of zero at first.
 
     Learning rate and weight decay are kept in the groups for FusedLars, which applies them to g.
@@ -34,13 +34,7 @@ class FusedResourceApplyMomentum(Optimizer):
         for group in self.param_groups:
             group.setdefault("nesterov", False)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One update; `closure` computes the loss anew and is called first."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def _update_all(self) -> None:
         for group in self.param_groups:
             parameters = parameters_with_gradients(group, "FusedResourceApplyMomentum")
             if not parameters:
@@ -55,4 +49,3 @@ class FusedResourceApplyMomentum(Optimizer):
             gradients = gradients_of(parameters)
             torch.ops.hpu.optimizer_resource_apply_momentum(pairs, gradients, float(group["momentum"]))
             mark_step()
-        return loss

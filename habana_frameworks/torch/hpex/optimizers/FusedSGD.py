@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ...core.step_closure import _mark_step_if_lazy as mark_step
+from .fused_optimizer import FusedOptimizer
 from .gradients import check_at_least, gradients_of, on_card, parameters_with_gradients
 
 
-class FusedSGD(Optimizer):
+class FusedSGD(FusedOptimizer):
     """torch.optim.SGD. In lazy mode the graph ends before and behind each group's update."""
 
     def __init__(
@@ -39,13 +39,7 @@ class FusedSGD(Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One update; `closure` computes the loss anew and is called first."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def _update_all(self) -> None:
         for group in self.param_groups:
             parameters = parameters_with_gradients(group, "FusedSGD", "SparseSGD")
             if not parameters:
@@ -59,7 +53,6 @@ class FusedSGD(Optimizer):
                 self._with_momentum(group, new, 0)
                 self._with_momentum(group, known, 1)
             mark_step()
-        return loss
 
     @staticmethod
     def _plain(group: dict[str, Any], parameters: list[Tensor]) -> None:
