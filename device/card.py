@@ -10,23 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
-from . import flags
 from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
 from .capturing import Capturing
 from .cluster import Piece
 from .compiler.recipe import Recipe
-from .constants import constants
 from .environment import Settings
 from .errors import HpuError
 from .events import EventId, dispatcher
-from .executor import LoadedRecipe
 from .fences import Fences
-from .graph.location import locate
 from .graph_limits import GraphLimits, Stage
 from .host_time import UserCode
-from .in_flight import InFlight
 from .journal import Journal
+from .launches import Launches
 from .memory import Hbm, PoolLimits
 from .recipes import Origin, Recipes
 from .report import card_details, card_figures
@@ -58,13 +54,13 @@ class Card:
         self.stream = 0
         self._bridge = bridge
         self._residency = Residency(self.memory, bridge, self.timeline, self.recipes)
-        self._in_flight = InFlight(self.timeline)
         self._user_code = UserCode(bridge) if settings.host_time == "measured" else None
         self.fences = Fences()
         self._limits = GraphLimits(settings.lazy_mode, settings.max_ops, bridge.notify_after) if settings.lazy else None
         self._recorded = 0  # operators of the current graph that the host's time has been charged for
         self._piece: Piece | None = None  # of a compiled program, being recorded
         self._capturing = Capturing()
+        self._launches = Launches(self.timeline, self.recipes, self._residency, self.fences, self._capturing)
         self._closed = False
 
     # -- ends of a graph ------------------------------------------------------------------------------------------
@@ -87,37 +83,7 @@ class Card:
 
     def _launch(self, recording: Any, reason: str, origin: Origin | None = None) -> None:
         """Run a graph that has ended."""
-        self.recipes.publish()  # the one launch thread finishes what it had before it takes more
-        self._await_collectives(recording)
-        try:
-            self.timeline.hand_over()
-            loaded, event = self.recipes.of_graph(recording, origin)
-            recipe = loaded.recipe
-            captured = self._capturing.graph
-            if captured is not None and captured.dry_run:
-                self._keep_for_replay(captured, loaded, recording)
-                return
-            self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
-        except BaseException as error:
-            self._capturing.give_up(f"a graph in it did not run ({error})")
-            self._residency.abandon()
-            recording.abandon(str(error) or type(error).__name__)
-            raise
-        used = constants.used_by(recording)
-        if flags.get("PT_COMPILE_ONLY_MODE"):
-            recording.abandon()
-        else:
-            number = self.timeline.launch(recipe.name, self.stream, self._in_flight.before_launch(recording))
-            self._in_flight.launched(recording.epoch, number)
-            if loaded.admission is not None:
-                self.recipes.ran(loaded, loaded.admission)
-            loaded.run(recording)
-        if captured is not None:
-            captured.add(loaded, recording)
-        else:
-            constants.write(used)
-        # Told last: a listener may use the card, which waits until this graph has run.
-        dispatcher.publish(event, {"recipe_id": recipe.signature[:16]})
+        self._launches.graph(recording, reason, self.stream, origin)
         self._resume()
 
     def flush_and_wait(self, reason: str) -> None:
@@ -129,7 +95,7 @@ class Card:
     def _wait(self) -> None:
         self.recipes.publish()
         self.timeline.wait()
-        self._in_flight.settled()
+        self._launches.in_flight.settled()
 
     def join(self) -> None:
         """Wait for the launch thread: compilations up to here become visible in the metrics."""
@@ -198,17 +164,7 @@ class Card:
             return
         self._catch_up()
         recording = self._bridge.take()
-        self._await_collectives(recording)
-        try:
-            kernel = self.recipes.of_operator(recording)
-            self._residency.reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
-        except BaseException as error:
-            self._residency.abandon()
-            recording.abandon(str(error) or type(error).__name__)
-            raise
-        number = self.timeline.eager(kernel.name, self.stream, self._in_flight.before_launch(recording))
-        self._in_flight.launched(recording.epoch, number)
-        kernel.executable.run(recording)
+        self._launches.operator(recording, self.stream)
         self._resume()
 
     def on_transfer(
@@ -222,26 +178,18 @@ class Card:
         dtype: str,
         sizes: tuple[int, ...],
     ) -> None:
-        """A copy between host and card is about to happen; what it reads was flushed before.
-
-        The host goes on at once only where that was asked for and, on the way out, the host's memory is pinned.
-        """
+        """A copy between host and card is about to happen; what it reads was flushed before."""
         inward = direction == "h2d"
         if not inward and self.is_capturing:
             self._capturing.refuse_read("device to host copy")
         self.fences.before_storage(address)
         self._catch_up()
         if inward:
-            self._residency.reserve("copy to the card")
-            self.memory.copied(address, dtype, sizes, locate())
+            self._launches.make_room_for_copy(address, dtype, sizes)
         else:
             self.join()
             self._idle(Stage.COPY_TO_HOST)
-        wait = not non_blocking or not (inward or pinned)
-        after = self._in_flight.before_copy(address, epoch)
-        number = self.timeline.copy(direction, nbytes, pinned, wait, after)
-        if inward and not wait:
-            self._in_flight.copied(address, number)
+        self._launches.copy(direction, nbytes, pinned, non_blocking, address, epoch)
         self.journal.copied(direction, nbytes)
         self._resume()
 
@@ -257,9 +205,7 @@ class Card:
             self._idle(Stage.HOST_FALLBACK)
             self._resume()
             return
-        name = self.recipes.of_immediate(operator, key, read, written)
-        self.timeline.launch(name, self.stream)
-        self.timeline.wait()
+        self._launches.immediate(operator, key, read, written, self.stream)
         self._idle(Stage.DATA_DEPENDENT)
         self._resume()
 
@@ -331,13 +277,6 @@ class Card:
     def is_capturing(self) -> bool:
         return self._capturing.graph is not None
 
-    def _keep_for_replay(self, captured: CapturedGraph, loaded: LoadedRecipe, recording: Any) -> None:
-        """A graph of a dry capture has ended: it is compiled, but neither runs nor gets memory."""
-        captured.add(loaded, recording)
-        self._residency.abandon()
-        recording.abandon()
-        self._resume()
-
     def replay(self, captured: CapturedGraph, wait: bool = False) -> None:
         """Run a captured graph again, at the price of one launch; `wait`: for the launch, not for the card."""
         if self.is_capturing:
@@ -345,14 +284,7 @@ class Card:
         self.flush("replay")
         if not len(captured):
             return
-        self.fences.before_replay(captured)
-        self.timeline.hand_over()
-        self._residency.reserve_for_replay(captured)
-        after = self._in_flight.before_replay(captured)
-        self._in_flight.replayed(captured, self.timeline.replay(captured.recipes, self.stream, after))
-        captured.run()
-        for _ in range(captured.steps):
-            self._optimizer_stepped()
+        self._launches.replay(captured, self.stream, self._optimizer_stepped)
         self._resume()
         if wait:
             self.join()
@@ -371,14 +303,6 @@ class Card:
         """The memory statistics as of now; for the thread that uses the card."""
         return self._residency.sync()
 
-    def _await_collectives(self, recording: Any) -> None:
-        """Those whose memory a graph uses that is about to run."""
-        try:
-            self.fences.before_graph(recording)
-        except BaseException as error:
-            recording.abandon(str(error) or type(error).__name__)
-            raise
-
     def collective_begins(
         self, operation: str, nbytes: int, group: str, ranks: tuple[int, ...], addresses: Sequence[int]
     ) -> float:
@@ -388,7 +312,7 @@ class Card:
         if self.is_capturing:
             self._capturing.refuse_collective(operation)
         self.flush("collective")
-        after = self._in_flight.before_collective(addresses)
+        after = self._launches.in_flight.before_collective(addresses)
         return self.timeline.arrive(operation, nbytes, group, ranks, self.stream, after)
 
     # -- steps and reports ----------------------------------------------------------------------------------------
