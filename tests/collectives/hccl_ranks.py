@@ -132,7 +132,7 @@ def run_ranks(
     *arguments: Any,
     backend: str = HOST,
     timeout: float = 20,
-    limit: float = 60,
+    limit: float = 180,
     may_fail: bool = False,
     on_start: Callable[[list[Any]], None] | None = None,
     on_begun: Callable[[list[Any]], None] | None = None,

@@ -63,7 +63,7 @@ class RankPool:
             self._processes.append(process)
             self._pipes.append(ours)
 
-    def run(self, job: Job, *arguments: Any, limit: float = 60) -> list[Any]:
+    def run(self, job: Job, *arguments: Any, limit: float = 180) -> list[Any]:
         """`job(rank, size, *arguments)` of every rank, in order; an error in a rank is an error here.
 
         `limit` is what all may take, in seconds.

@@ -67,13 +67,13 @@ def ask(url: str) -> Any:
 
 
 def until(condition: Any, patience: float, what: str) -> Any:
-    """Wait until `condition()` is true and return it; a connection that is refused counts as not yet."""
+    """Wait until `condition()` is true and return it; no connection or no answer in time counts as not yet."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         try:
             if value := condition():
                 return value
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:
             pass
         time.sleep(0.2)
     pytest.fail(f"no {what} within {patience:.0f} s")
@@ -96,7 +96,7 @@ def live_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             steps = [line for line in answer.read().decode().splitlines() if line.startswith("hpucluster_steps_total{")]
         return len(steps) == 2 and all(float(line.split()[-1]) >= 10 for line in steps)
 
-    until(trained, 90, "training steps on both cards in the job's metrics")
+    until(trained, 240, "training steps on both cards in the job's metrics")
     yield port
     (folder / "stop").touch()
     try:
