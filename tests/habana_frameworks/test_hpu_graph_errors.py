@@ -64,7 +64,7 @@ class TestWhatCannotBeCaptured:
 
 def test_operands_that_do_not_fit_are_told_as_outside_a_capture() -> None:
     layer = torch.hpu.wrap_in_hpu_graph(nn.Linear(3, 1).to("hpu"))
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+    with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied"):
         layer(torch.ones(2, 4, device="hpu"))
     assert still_works()
     assert layer(torch.ones(2, 3, device="hpu")).shape == (2, 1)
@@ -76,7 +76,7 @@ def test_an_operator_of_another_library_that_a_replay_would_leave_out() -> None:
     library.impl("twice", lambda x: x * 2, "CPU")
     twice = torch.ops.hpu_graph_test.twice
     assert twice(torch.ones(3, device="hpu")).tolist() == [2, 2, 2]
-    with pytest.raises(RuntimeError, match="hpu_graph_test::twice, the shape of .* not supported during hpu graph"):
+    with pytest.raises(RuntimeError, match=r"hpu_graph_test::twice, the shape of .* not supported during hpu graph"):
         torch.hpu.wrap_in_hpu_graph_func(lambda x: twice(x + 1))(torch.ones(3, device="hpu"))
     assert still_works()
 
