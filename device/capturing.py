@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .backend.operators import runs_on_host
+from .backend.operators import runs_on_host, shape_depends_on_data
 from .captured_graph import CapturedGraph
 from .errors import HpuError
 from .graph.location import locate
@@ -24,12 +24,13 @@ class Capturing:
     def __init__(self) -> None:
         self.graph: CapturedGraph | None = None
         self._why_given_up = ""
+        self._suspect = ""
 
     def begin(self, dry_run: bool) -> None:
         """Raises HpuError: a capture is under way."""
         self.refuse_second()
         self.graph = CapturedGraph(dry_run)
-        self._why_given_up = ""
+        self._why_given_up = self._suspect = ""
 
     def refuse_second(self) -> None:
         """Raises HpuError: a capture is under way."""
@@ -72,14 +73,28 @@ class Capturing:
         raise HpuError(message)
 
     def refuse_read(self, reason: str) -> NoReturn:
-        """The host needs a value: `reason` as the bridge names it, an operator's name or a kind of read."""
+        """The host needs a value: `reason` is "item" or "device to host copy"."""
         if reason == "item":
             self.refuse("reading a value on the host (item(), bool(), float(), print)", _READ)
-        if not reason.startswith("aten::"):
-            self.refuse("a copy to the host (cpu(), numpy(), print)", _READ)
-        if runs_on_host(reason):
-            self.refuse("cpu fallback", _FALLBACK, f"the card has no {reason}")
-        self.refuse(f"{reason}, whose result's shape depends on data,", _SHAPE)
+        self.refuse("a copy to the host (cpu(), numpy(), print)", _READ)
+
+    def refuse_operator(self, operator: str) -> None:
+        """`operator` ("aten::name") is about to run outside a graph.
+
+        One that is not known to give a shape that depends on data may have refused its operands: that error is the
+        user's to see. If it runs after all, `refuse_suspect` says what this would have said.
+        """
+        if runs_on_host(operator):
+            self.refuse("cpu fallback", _FALLBACK, f"the card has no {operator}")
+        if shape_depends_on_data(operator):
+            self.refuse(f"{operator}, whose result's shape depends on data,", _SHAPE)
+        self._suspect = operator
+
+    def refuse_suspect(self) -> None:
+        """The operator that `refuse_operator` let pass has run: a replay would leave it out."""
+        if self._suspect:
+            operator, self._suspect = self._suspect, ""
+            self.refuse(f"{operator}, the shape of whose result is not known before it runs,", _SHAPE)
 
     def refuse_collective(self, operation: str) -> NoReturn:
         """A collective is not part of the recorded graph."""

@@ -134,10 +134,14 @@ class Card:
         """The bridge needs everything recorded so far to have run."""
         if reason == "item":
             self._idle(Stage.READ)
-        reads = reason in ("item", "device to host copy") or reason.startswith("aten::")
+        operator = "::" in reason
+        reads = operator or reason in ("item", "device to host copy")
         if reads and self.is_capturing:
-            self._capturing.refuse_read(reason)
-        if reason == "synchronize" or reason.startswith("aten::"):
+            if operator:
+                self._capturing.refuse_operator(reason)
+            else:
+                self._capturing.refuse_read(reason)
+        if reason == "synchronize" or operator:
             self.fences.settle()  # which memory such an operator reads is not told
         if not self.settings.lazy:
             if self._piece is not None:
@@ -195,6 +199,8 @@ class Card:
 
     def on_immediate(self, operator: str, key: str, read: int, written: int, host_fallback: bool) -> None:
         """An operator ran outside a graph: its result's shape depends on data, or the card does not have it."""
+        if self.is_capturing:
+            self._capturing.refuse_suspect()
         self._catch_up()
         self._residency.reserve(operator)
         if host_fallback:

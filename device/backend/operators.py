@@ -70,6 +70,15 @@ def runs_on_host(operator: str) -> bool:
     return bool({name, name.rstrip("_")} & (host_only() | _placed_on_host()))
 
 
+@cache
+def shape_depends_on_data(operator: str) -> bool:
+    """Whether PyTorch says so of `operator` ("aten::name" or "aten::name.overload")."""
+    name, _, overload = operator.partition(".")
+    namespace, _, base = name.partition("::")
+    tags = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default").tags
+    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+
+
 def check_fallback(operator: str) -> None:
     """Whether `operator` ("aten::name"), which ends a graph, may run on the host if the card lacks it.
 

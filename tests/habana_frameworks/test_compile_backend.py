@@ -114,6 +114,29 @@ def test_a_program_is_one_recipe_with_the_users_line_and_later_calls_record_noth
     )
 
 
+def test_a_program_holds_none_of_the_tensors_that_it_was_called_with(script) -> None:
+    script(
+        PRELUDE
+        + """
+    import gc, weakref
+
+    def calls(function, size):
+        x = torch.ones(size, device="hpu", requires_grad=True)
+        result = function(x)
+        result.sum().backward()
+        gone = [weakref.ref(tensor) for tensor in (x, result)]
+        del x, result
+        gc.collect()
+        return [reference() for reference in gone]
+
+    f = compiled(lambda x: (x * 2).sin(), dynamic=False)
+    for size in (1000, 1000, 3000):
+        assert calls(f, size) == [None, None], size
+    """,
+        **EAGER,
+    )
+
+
 def test_what_cannot_be_in_a_recipe_runs_between_recipes(script) -> None:
     script(
         PRELUDE

@@ -62,6 +62,25 @@ class TestWhatCannotBeCaptured:
         assert still_works()
 
 
+def test_operands_that_do_not_fit_are_told_as_outside_a_capture() -> None:
+    layer = torch.hpu.wrap_in_hpu_graph(nn.Linear(3, 1).to("hpu"))
+    with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied"):
+        layer(torch.ones(2, 4, device="hpu"))
+    assert still_works()
+    assert layer(torch.ones(2, 3, device="hpu")).shape == (2, 1)
+
+
+def test_an_operator_of_another_library_that_a_replay_would_leave_out() -> None:
+    library = torch.library.Library("hpu_graph_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    twice = torch.ops.hpu_graph_test.twice
+    assert twice(torch.ones(3, device="hpu")).tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match=r"hpu_graph_test::twice, the shape of .* not supported during hpu graph"):
+        torch.hpu.wrap_in_hpu_graph_func(lambda x: twice(x + 1))(torch.ones(3, device="hpu"))
+    assert still_works()
+
+
 class TestCapture:
     def test_one_that_was_given_up_says_why_when_it_is_to_end(self) -> None:
         graph, x = torch.hpu.HPUGraph(), torch.ones(2, device="hpu")

@@ -40,6 +40,7 @@ class _Body(Interpreter):
         finally:
             location.say(before)
             self.env.clear()
+            self.args_iter = iter(())  # a tuple's iterator holds the tuple, and so the inputs' memory
 
 
 def _layout(node: Any) -> tuple[int, ...] | None:
