@@ -2,7 +2,8 @@
 
 The C++ sources in `csrc/` are compiled on first use with the machine's compiler against the installed PyTorch, and
 kept in a cache folder keyed by source, PyTorch, Python and platform. So the distribution is pure Python and works
-with every supported PyTorch, CPU-built or CUDA-built.
+with every supported PyTorch, CPU-built or CUDA-built. Environments that hold the same PyTorch share a bridge: it names
+PyTorch's libraries without saying where they lie, and finds those that `import torch` has loaded.
 """
 
 from __future__ import annotations
@@ -31,14 +32,18 @@ def _torch_root() -> Path:
     return Path(torch.__file__).parent
 
 
+def _cxx11_abi() -> int:
+    return int(torch._C._GLIBCXX_USE_CXX11_ABI)
+
+
 def build_key() -> str:
-    """Hash of everything that the built file depends on."""
+    """Hash of everything that the built file depends on; the folder that PyTorch lies in is nothing of it."""
     digest = hashlib.sha256()
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + source.read_bytes())
-    # Not where PyTorch lies: environments with the same build of it share the bridge.
-    build = f"{torch.__version__} {torch.version.git_version} {torch.__config__.show()}"
-    digest.update(f"{build} {sys.version} {platform.machine()} {FLAGS}".encode())
+    built = f"{torch.__version__} {torch.version.git_version} {torch.version.cuda} {_cxx11_abi()}"
+    abi = f"{built} {sys.version} {platform.machine()} {FLAGS}"
+    digest.update(abi.encode())
     return digest.hexdigest()[:20]
 
 
@@ -69,7 +74,7 @@ def _build(target: Path) -> None:
         f"-I{root / 'include/torch/csrc/api/include'}",
         f"-I{python_include}",
     ]
-    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={_cxx11_abi()}"
     with tempfile.TemporaryDirectory(prefix="hpucluster-build-") as folder:
         jobs = []
         objects = []
@@ -80,7 +85,6 @@ def _build(target: Path) -> None:
             jobs.append([cxx, *FLAGS, abi, *includes, "-c", str(unit), "-o", objects[-1]])
         compilation.run_all(jobs)
         libraries = ["-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10"]
-        # Found by name among what PyTorch has loaded: no path of this environment goes into the file.
         compilation.run_all([[cxx, "-shared", "-o", str(target), *objects, f"-L{root / 'lib'}", *libraries]])
 
 

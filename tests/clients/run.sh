@@ -72,7 +72,10 @@ constraints() {
     awk -F'[=<>~! ;[]' 'NR == FNR { pinned[tolower($1)]; next } !(tolower($1) in pinned)' "$1" "$checkout/constraints.txt"
 }
 
-# prepare NAME: an environment that fits the client's requirements, with hpucluster from this checkout.
+build='from collectives.transport import native as collectives; from device.backend import native as bridge
+bridge.ensure_built(); collectives.ensure_built()'
+
+# prepare NAME: an environment that fits the requirements, with hpucluster from this checkout and the bridge it builds.
 prepare() {
     local name=$1 environment=$keep/$1 wanted
     wanted=$({ "$python" -VV; cat "$here/$name/requirements.txt" "$checkout/constraints.txt" "$checkout/pyproject.toml"; } |
@@ -92,6 +95,11 @@ prepare() {
             -e "$checkout" || fail "$name: pip could not install hpucluster from $checkout (above)"
         echo "$checkout" >"$environment/checkout"
     fi
+    # Built now, while nobody watches the client's time, and shown only where it fails.
+    "$environment/bin/python" -I -c "$build" 2>"$environment/build.log" || {
+        tail -n 30 "$environment/build.log" >&2
+        fail "$name: the bridge to PyTorch could not be built (above)"
+    }
 }
 
 # train NAME CARDS: run the client in an empty folder, and check what it left.

@@ -18,6 +18,7 @@ case "$*" in
     -VV) echo "Python 3.11" ;;
     "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
     "-m pip "*) echo "$*" >>"$PIP_LOG" ;;
+    "-I -c "*ensure_built*) echo "building ..." >&2; exit "${{BUILD:-0}}" ;;
     *) exec {sys.executable} -S "$@" ;;
 esac
 """
@@ -118,6 +119,14 @@ def test_a_fault_is_told(run: Run, environ: dict[str, str], fault: str) -> None:
     assert done.returncode == 1
     assert fault in done.stderr
     assert "made failed on 2 card(s), status" in done.stderr
+
+
+def test_a_bridge_that_cannot_be_built_is_told_before_the_client_starts(run: Run) -> None:
+    done = run("made", BUILD="1")
+    assert done.returncode == 1
+    assert "building ..." in done.stderr and "made: the bridge to PyTorch could not be built (above)" in done.stderr
+    assert "made on 1 card(s):" not in done.stdout
+    assert "building" not in run("made").stderr
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,29 @@ def test_the_key_follows_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert native.build_key() == before
     (copy / "block.h").write_text((copy / "block.h").read_text() + "\n")
     assert native.build_key() != before
+
+
+def test_environments_with_the_same_pytorch_share_a_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = native.build_key()
+    monkeypatch.setattr(native.torch, "__file__", "/another/environment/torch/__init__.py")
+    assert native.build_key() == before
+    monkeypatch.setattr(native.torch.version, "git_version", "another build of the same release")
+    assert native.build_key() != before
+
+
+def test_a_bridge_finds_the_pytorch_that_is_loaded(script, tmp_path: Path) -> None:
+    """Whatever folder it was built for: the copy's folder has no PyTorch, and no search path leads to one."""
+    elsewhere = tmp_path / "elsewhere/_bridge.so"
+    elsewhere.parent.mkdir()
+    shutil.copy(native.ensure_built(), elsewhere)
+    assert b"/torch/lib\0" not in elsewhere.read_bytes()
+    script(
+        f"""
+        from pathlib import Path
+        import device.backend.native as native
+        native.ensure_built = lambda: Path({str(elsewhere)!r})
+        import torch
+        assert (torch.ones(2, device="hpu") + 1).tolist() == [2, 2]
+        assert {str(elsewhere)!r} in Path("/proc/self/maps").read_text()
+        """
+    )
