@@ -66,6 +66,7 @@ struct OpInfo {
   std::vector<int> returns;             // per return: the argument it aliases, or -1 for a new tensor
   std::vector<char> list_return;        // per return: a list of tensors
   bool predicts = false;                // results or out= arguments need a shape
+  bool multiplies = false;              // a matrix product or a convolution
 
   explicit OpInfo(const c10::OperatorHandle& op) : handle(op) {}
 };
