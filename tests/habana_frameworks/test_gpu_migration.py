@@ -55,6 +55,27 @@ def test_a_training_script_for_cuda_runs(script: Script, tmp_path: Path, how: st
     assert not any("/torch/nn/" in line for line in lines)
 
 
+def test_a_pytorch_built_for_cuda_is_no_news_to_the_script(script: Script) -> None:
+    """Such a build has kernels of its own under the key CUDA: they give way without a warning."""
+    script(
+        """
+        import warnings
+        import torch
+
+        library = torch.library.Library("aten", "IMPL")
+        for name in ("empty.memory_format", "empty_strided"):
+            if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CUDA"):
+                library.impl(name, lambda *arguments, **options: None, "CUDA")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import habana_frameworks.torch.gpu_migration
+        assert not [str(warning.message) for warning in caught], caught
+        made = torch.ops.aten.empty.memory_format([2], device=torch._C._nn._parse_to("cuda")[0])
+        assert made.device.type == "hpu"
+        """
+    )
+
+
 def test_every_way_to_name_a_cuda_device_means_the_card(script: Script, tmp_path: Path) -> None:
     script(
         """

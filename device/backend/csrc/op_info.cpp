@@ -54,6 +54,19 @@ bool takes_integers(const std::string& name) {
 
 bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
 
+// What the matrix engine computes: products and convolutions, forward and backward.
+bool is_product(const std::string& name) {
+  static const std::unordered_set<std::string> names = {
+      "mm",          "addmm",       "_addmm_activation",    "bmm",      "baddbmm",
+      "addbmm",      "matmul",      "matmul_backward",      "mv",       "addmv",
+      "dot",         "vdot",        "linear",               "inner",    "linear_backward",
+      "convolution", "_convolution", "convolution_backward", "conv_tbc", "conv_tbc_backward",
+      "convolution_overrideable",    "convolution_backward_overrideable"};
+  if (name.rfind("aten::", 0) != 0) return false;
+  const std::string plain = name.substr(6, name.back() == '_' ? name.size() - 7 : std::string::npos);
+  return names.count(plain) > 0;
+}
+
 bool is_tensor_list(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::ListType &&
          type->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType;
@@ -85,6 +98,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
     }
   }
   info.predicts = !info.outs.empty();
+  info.multiplies = is_product(schema.name());
   for (const auto& result : schema.returns()) {
     int alias = -1;
     if (result.alias_info()) {

@@ -72,6 +72,7 @@ struct OpInfo {
   bool takes_integers = false;          // the card computes it for integers, in float32 cut off to the integer below in magnitude
   std::optional<int> product;           // a product that takes several floating types: position of the operand whose type
                                         // the result has, or another rule (products.cpp)
+  bool multiplies = false;              // a matrix product or a convolution
 
   explicit OpInfo(const c10::OperatorHandle& op) : handle(op) {}
 };

@@ -3,14 +3,35 @@
 // once, which is what the card's kernels do, and indices, which are 32 bits wide on the card anyway, in int64. So do
 // products of matrices of several floating types, whose result has the type that the card gives it. Memory: the
 // card reads all operands before it writes, so an operator may write to what it reads; here it reads a copy.
+//
+// Products of a half type that this processor has no instructions for are taken in float32 from the start: the kernels
+// that CPU PyTorch falls back to are plain loops, tens of times slower.
 #include "arguments.h"
 #include "recorder.h"
+
+#include <algorithm>
 
 namespace hpu {
 namespace {
 
 bool is_small_float(c10::ScalarType dtype) {
   return c10::isFloat8Type(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
+}
+
+// Whether oneDNN multiplies matrices of this type here.
+bool has_products(const char* question) {
+  const auto op = c10::Dispatcher::singleton().findSchema({question, ""});
+  if (!op) return false;
+  torch::jit::Stack stack;
+  op->callBoxed(stack);
+  return stack.front().toBool();
+}
+
+bool multiplied_slowly(const at::Tensor& tensor) {
+  static const bool half = has_products("mkldnn::_is_mkldnn_fp16_supported");
+  static const bool bfloat16 = has_products("mkldnn::_is_mkldnn_bf16_supported");
+  const auto dtype = tensor.scalar_type();
+  return tensor.is_cpu() && ((dtype == at::kHalf && !half) || (dtype == at::kBFloat16 && !bfloat16));
 }
 
 struct Widening {
@@ -38,6 +59,12 @@ Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
       for (const auto& tensor : arguments[i].toTensorVector()) look(tensor);
   }
   return found;
+}
+
+bool is_slow(const OpInfo& info, const torch::jit::Stack& arguments) {
+  return info.multiplies && std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
+           return value.isTensor() && value.toTensor().defined() && multiplied_slowly(value.toTensor());
+         });
 }
 
 // What a kernel that refused should be given: these are the ways in which PyTorch says why.
@@ -123,6 +150,7 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
   const torch::jit::Stack arguments(stack.end() - static_cast<std::ptrdiff_t>(info.arguments), stack.end());
   Widening widening;
   widening.mixed = can.mixed;
+  widening.floats = is_slow(info, arguments);
   const auto refused = [&](const c10::Error& error) {
     const Widening asked = asked_for(error.what_without_backtrace());
     const bool floats = asked.floats && can.floats && !widening.floats;
@@ -133,7 +161,7 @@ void call_kernel(const OpInfo& info, torch::jit::Stack& stack) {
     widening.copies |= copies;
     return !floats && !indices && !copies;
   };
-  if (!widening.mixed) {
+  if (!widening.floats && !widening.mixed) {
     try {
       info.handle.callBoxed(stack);
       return;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,9 @@ def _redirect_cuda_key() -> None:
     def make(factory: Any) -> Any:
         return lambda *arguments, device=None, **options: factory(*arguments, device=HPU, **options)
 
-    library.impl("empty.memory_format", make(torch.ops.aten.empty.memory_format), "CUDA", allow_override=True)
-    library.impl("empty_strided", make(torch.ops.aten.empty_strided.default), "CUDA", allow_override=True)
+    with warnings.catch_warnings():
+        # A PyTorch built for CUDA has kernels under this key. They are replaced on purpose: no news to the script.
+        warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
+        library.impl("empty.memory_format", make(torch.ops.aten.empty.memory_format), "CUDA", allow_override=True)
+        library.impl("empty_strided", make(torch.ops.aten.empty_strided.default), "CUDA", allow_override=True)
     _restorers.append(library)

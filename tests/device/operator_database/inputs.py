@@ -76,17 +76,15 @@ def _rounded(tensor: torch.Tensor) -> torch.Tensor:
     return copy.requires_grad_(tensor.requires_grad)
 
 
-def in_float32(value: Any) -> Any:
-    """The arguments with float32 in place of float64."""
-    if value is torch.float64:
-        return torch.float32
+def in_float32(value: Any, instead_of: tuple[torch.dtype, ...]) -> Any:
+    """The arguments with float32 in place of those dtypes."""
+    if isinstance(value, torch.dtype):
+        return torch.float32 if value in instead_of else value
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(in_float32(item) for item in value)
+        return type(value)(in_float32(item, instead_of) for item in value)
     if isinstance(value, dict):
-        return {key: in_float32(item) for key, item in value.items()}
-    return convert(
-        value, lambda t: t.detach().float().requires_grad_(t.requires_grad) if t.dtype == torch.float64 else t
-    )
+        return {key: in_float32(item, instead_of) for key, item in value.items()}
+    return convert(value, lambda t: t.detach().float().requires_grad_(t.requires_grad) if t.dtype in instead_of else t)
 
 
 def without_gradients(value: Any) -> Any:
