@@ -28,8 +28,8 @@ def _number(name: str, default: int) -> int:
         return int(given) if given else default
     except ValueError as error:
         raise ConfigurationError(
-            f"{name}={given!r} is not a whole number; launchers (torchrun, mpirun, hpurun) set it, and a process on its "
-            "own needs none"
+            f"{name}={given!r} is not a whole number; launchers (torchrun, mpirun, hpurun) set it, and a process "
+            "on its own needs none"
         ) from error
 
 
