@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch.multiprocessing import reductions
 from torch.utils.checkpoint import DefaultDeviceType
+
+from ..errors import HpuError
 
 NAME = "hpu"
 
@@ -46,8 +50,24 @@ def _record_stream_on_host(tensor: torch.Tensor, stream: Any) -> None:
         _record_stream(tensor, stream)
 
 
+def _reduce_host_storage(storage: torch.UntypedStorage) -> Any:
+    """How a storage goes to another process (queue, pipe, spawned process, worker of a DataLoader).
+
+    Raises:
+        HpuError: it lies on the card.
+    """
+    if storage.device.type == NAME:
+        raise HpuError(
+            "a tensor on hpu cannot be sent to another process: its memory belongs to this process's card. Send "
+            'tensor.cpu(), and move it with .to("hpu") where it arrives; a data set for the workers of a DataLoader '
+            "holds tensors of the host"
+        )
+    return reductions.reduce_storage(storage)
+
+
 def apply() -> None:
     """Install the changes."""
+    ForkingPickler.register(torch.UntypedStorage, _reduce_host_storage)
     torch._tensor_str._tensor_str = _print_from_host
     torch.random.fork_rng = _fork_rng_of_one_card
     # The fast path of attention modules is for the devices that PyTorch knows; it needs nested tensors.

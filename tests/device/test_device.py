@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,14 @@ def test_loader_workers_after_the_card_was_taken(context: str) -> None:
     for _ in range(2):
         seen = torch.cat([batch.to("hpu", non_blocking=True).cpu() for (batch,) in loader])
         assert sorted(seen.tolist()) == [float(i) for i in range(37)]
+
+
+def test_a_tensor_of_the_card_does_not_go_to_another_process() -> None:
+    x, model = torch.ones(2, device="hpu"), torch.nn.Linear(2, 1).to("hpu")
+    for sent in (x, [x[:1]], {"weight": model.weight}, model, torch.ones(0, device="hpu")):
+        with pytest.raises(RuntimeError, match=r"on hpu cannot be sent to another process.* Send tensor\.cpu\(\)"):
+            ForkingPickler.dumps(sent)
+    assert ForkingPickler.loads(ForkingPickler.dumps(x.cpu())).tolist() == [1, 1]
 
 
 def test_seeds_repeat_and_leave_the_cpu_generator_alone() -> None:

@@ -167,6 +167,12 @@ def test_more_ranks_than_modules(script) -> None:
     assert "There is not enough devices" in done.stderr
 
 
+def test_a_rank_that_is_no_number_is_named(script) -> None:
+    done = script(RANK, check=False, RANK="first", WORLD_SIZE="2", LOCAL_RANK="0")
+    assert done.returncode != 0
+    assert "RANK='first' is not a whole number" in done.stderr
+
+
 def test_the_device_module_holds_its_own_name() -> None:
     assert torch.hpu.hpu is torch.hpu and torch.hpu.hpu.memory_stats("hpu")["Limit"] > 0
 

@@ -109,6 +109,21 @@ def test_every_way_to_name_a_cuda_device_means_the_card(script: Script, tmp_path
     )
 
 
+def test_old_tensor_types_mean_the_card(script: Script) -> None:
+    script(
+        """
+        import torch, habana_frameworks.torch.gpu_migration
+
+        images, kind = torch.ones(2, 3), torch.cuda.FloatTensor
+        for moved in (images.type(kind), images.int().type("torch.cuda.FloatTensor"), kind(2, 3).fill_(1)):
+            assert moved.is_cuda and moved.dtype == torch.float32 and moved.tolist() == images.tolist()
+            assert isinstance(moved, kind)
+        assert images.type(torch.cuda.HalfTensor).dtype == torch.float16
+        assert images.type(torch.int64).device.type == "cpu" and images.type() == "torch.FloatTensor"
+        """
+    )
+
+
 def test_stand_ins_for_packages_that_only_cuda_has(script: Script) -> None:
     script(
         """

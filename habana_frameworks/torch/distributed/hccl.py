@@ -6,6 +6,7 @@ import os
 
 # Their package is imported whole, while its names are ours.
 from collectives.api import distributed_emulation_apply_if_enabled, register
+from device.errors import ConfigurationError
 from device.modules import visible_modules
 
 _DEFAULTS = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}
@@ -21,6 +22,17 @@ def _from_mpi() -> None:
             os.environ[ours[name]] = os.environ[f"OMPI_COMM_WORLD_{name}"]
 
 
+def _number(name: str, default: int) -> int:
+    given = os.environ.get(name, "").strip()
+    try:
+        return int(given) if given else default
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name}={given!r} is not a whole number; launchers (torchrun, mpirun, hpurun) set it, and a process "
+            "on its own needs none"
+        ) from error
+
+
 def initialize_distributed_hpu(
     world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
 ) -> tuple[int, int, int]:
@@ -31,15 +43,14 @@ def initialize_distributed_hpu(
 
     Raises:
         RuntimeError: more local ranks than visible modules.
+        ConfigurationError: a variable among them is no number.
     """
     _from_mpi()
     given = (("WORLD_SIZE", world_size), ("RANK", rank), ("LOCAL_RANK", local_rank))
     for name, value in given:
         if value is not None:
             os.environ[name] = str(value)
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    own = int(os.environ.get("RANK", "-1"))
-    local = int(os.environ.get("LOCAL_RANK", "-1"))
+    size, own, local = _number("WORLD_SIZE", 1), _number("RANK", -1), _number("LOCAL_RANK", -1)
     if size <= 1 or own < 0 or local < 0:
         return 1, -1, -1
     for name, default in _DEFAULTS.items():

@@ -15,6 +15,7 @@ from .call_log import note
 HPU = torch.device("hpu", 0)
 _Device = torch.device
 _Generator = torch.Generator
+_tensor_type = torch.Tensor.type
 _restorers: list[torch.library.Library] = []
 
 
@@ -87,6 +88,18 @@ def _cuda(self: Any, device: Any = None, non_blocking: bool = False, **options: 
     return self.to(HPU, non_blocking=non_blocking, **options)
 
 
+def _type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    """`Tensor.type`; `torch.cuda.FloatTensor` and its like, as class or as name, mean the card and their dtype."""
+    kind = dtype
+    if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+        kind = getattr(torch.hpu, dtype.removeprefix("torch.cuda."), None)  # type: ignore[attr-defined]
+    of_card = getattr(kind, "dtype_of_class", None)
+    if of_card is None:
+        return _tensor_type(self, dtype, non_blocking, **options)
+    note(f"Tensor.type({dtype})", "to(hpu)")
+    return self.to(HPU, of_card, non_blocking=non_blocking)
+
+
 def _module_cuda(self: torch.nn.Module, device: Any = None) -> torch.nn.Module:
     note("Module.cuda()", "hpu()")
     return self.to(HPU)
@@ -105,6 +118,7 @@ def apply() -> None:
         setattr(torch.Tensor, name, mapped(getattr(torch.Tensor, name)))
     torch.nn.Module.to = mapped(torch.nn.Module.to)  # type: ignore[method-assign]
     torch.nn.Module.to_empty = mapped(torch.nn.Module.to_empty)  # type: ignore[method-assign]
+    torch.Tensor.type = _type  # type: ignore[method-assign, assignment]
     torch.Tensor.cuda = _cuda  # type: ignore[method-assign, assignment]
     torch.UntypedStorage.cuda = _cuda  # type: ignore[assignment, method-assign]
     torch.nn.Module.cuda = _module_cuda  # type: ignore[method-assign, assignment]
