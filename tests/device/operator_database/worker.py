@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import warnings
 from itertools import islice
@@ -45,6 +46,7 @@ def examine(op: Any, dtype: torch.dtype, most: int | None, values: bool = True) 
     taken, refused, reason = 0, "", ""
     problems: list[str] = []
     torch.manual_seed(0)
+    random.seed(0)  # some samples are drawn from it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
