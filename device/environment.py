@@ -80,7 +80,7 @@ def lazy_mode() -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment asked for at import."""
+    """What the environment asks for."""
 
     software: str
     lazy: bool
@@ -103,14 +103,14 @@ class Settings:
         return "lazy" if self.lazy else "eager"
 
 
-def read_settings() -> Settings:
-    """Read the variables.
+def read_settings(registered: Settings | None = None) -> Settings:
+    """Read the variables. Software, mode and numerics stay those of `registered`, on which the rest's defaults depend.
 
     Raises:
         ConfigurationError: a value that cannot be used; it is named.
     """
-    software = software_version()
-    mode = lazy_mode()
+    software = registered.software if registered else software_version()
+    mode = registered.lazy_mode if registered else lazy_mode()
     numerics = os.environ.get("HPUCLUSTER_NUMERICS", "on") or "on"
     if numerics not in ("on", "off"):
         raise ConfigurationError(f"HPUCLUSTER_NUMERICS={numerics!r}; use on or off")
@@ -125,7 +125,7 @@ def read_settings() -> Settings:
         lazy_mode=mode,
         max_ops=1 if mode == 2 else limit("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
         lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
-        numerics=numerics == "on",
+        numerics=registered.numerics if registered else numerics == "on",
         int64_support=flag("PT_ENABLE_INT64_SUPPORT", not lazy),
         range_check=lazy and flag("PT_HPU_ENABLE_VALID_DATA_RANGE_CHECK", True),
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),

@@ -49,7 +49,7 @@ _libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations
 
 
 def settings() -> Settings:
-    """The environment as it was when the device was registered."""
+    """The environment as it was when the device was registered; but for its mode, as it was when the card was made."""
     global _settings
     if _settings is None:
         _settings = read_settings()
@@ -126,6 +126,9 @@ def _int64_support(spec: CardSpec) -> bool:
 
 
 def _make_card() -> Card:
+    global _settings
+    # A script may set variables after it has imported PyTorch: the Gaudi software reads most of them on first use.
+    _settings = read_settings(settings())
     spec = chosen_card()
     if device_count() == 0:
         raise ConfigurationError("no card is visible (HABANA_VISIBLE_DEVICES=none); name one, or use 'all'")
