@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .bucket_policies import Policies, read_policies
 from .errors import ConfigurationError
@@ -80,7 +80,7 @@ def lazy_mode() -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment asked for at import."""
+    """What the environment asks for; `at_first_use` says what of it still counts after the import."""
 
     software: str
     lazy: bool
@@ -134,5 +134,25 @@ def read_settings() -> Settings:
         recipe_store=read_store_settings(os.environ),
         bucket_policies=read_policies(os.environ),
         keep_log="HPUCLUSTER_JOB_ID" in os.environ,
+        graph_dumps=flag("GRAPH_VISUALIZATION", False),
+    )
+
+
+def at_first_use(registered: Settings) -> Settings:
+    """The same, with the variables that the Gaudi software reads when the card is first used as they are now.
+
+    Those that are fixed at import (`configs/environment/`) stay as they were.
+
+    Raises:
+        ConfigurationError: a value that cannot be used; it is named.
+    """
+    lazy = registered.lazy
+    return replace(
+        registered,
+        lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
+        int64_support=flag("PT_ENABLE_INT64_SUPPORT", not lazy),
+        range_check=lazy and flag("PT_HPU_ENABLE_VALID_DATA_RANGE_CHECK", True),
+        launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
+        bucket_policies=read_policies(os.environ),
         graph_dumps=flag("GRAPH_VISUALIZATION", False),
     )

@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import acquisition, event_log, modules, strict
 from ..card import Card, acquire, current_card
-from ..environment import Settings, read_settings
+from ..environment import Settings, at_first_use, read_settings
 from ..errors import ConfigurationError
 from ..events import EventId, dispatcher
 from ..graph.location import locate
@@ -50,7 +50,7 @@ _libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations
 
 
 def settings() -> Settings:
-    """The environment as it was when the device was registered."""
+    """The environment as it was when the device was registered, what is not fixed then as when the card was made."""
     global _settings
     if _settings is None:
         _settings = read_settings()
@@ -130,6 +130,8 @@ def _int64_support(spec: CardSpec) -> bool:
 
 
 def _make_card() -> Card:
+    global _settings
+    _settings = at_first_use(settings())
     spec = chosen_card()
     if device_count() == 0:
         raise ConfigurationError("no card is visible (HABANA_VISIBLE_DEVICES=none); name one, or use 'all'")

@@ -102,14 +102,17 @@ prepare() {
     }
 }
 
+free_port='import socket; free = socket.create_server(("127.0.0.1", 0)); print(free.getsockname()[1])'
+
 # train NAME CARDS: run the client in an empty folder, and check what it left.
 train() {
-    local name=$1 count=$2 scratch status=0
+    local name=$1 count=$2 scratch port status=0
     scratch=$(mktemp -d)
+    port=$("$keep/$name/bin/python" -c "$free_port")
     mkdir "$scratch/work" "$scratch/reports" "$scratch/cards"
     if (
         cd "$scratch/work"
-        export PATH=$keep/$name/bin:$PATH CLIENT=$here/$name CARDS=$count LOSSES=$scratch/losses
+        export PATH=$keep/$name/bin:$PATH CLIENT=$here/$name CARDS=$count PORT=$port LOSSES=$scratch/losses
         export HPUCLUSTER_CARD_RECORDS=$scratch/cards # other jobs of this machine hold other cards
         export HPUCLUSTER_REPORT=$scratch/reports HF_HUB_OFFLINE=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
         if [ $verbose = yes ]; then

@@ -81,6 +81,13 @@ def test_a_client_is_run_on_one_and_on_two_cards(run: Run, tmp_path: Path) -> No
     assert (tmp_path / "clients/made/constraints.txt").read_text() == "ray==2.60.0\n"
 
 
+def test_each_run_has_a_port_of_its_own(run: Run, tmp_path: Path) -> None:
+    """Launchers that all take 29500 otherwise would join each other's jobs."""
+    assert run("made", MORE=f'echo "$PORT" >>{tmp_path}/ports').returncode == 0
+    ports = [int(line) for line in (tmp_path / "ports").read_text().split()]
+    assert len(ports) == 2 and all(1024 <= port < 65536 for port in ports)
+
+
 def test_an_environment_is_made_again_only_when_its_requirements_change(run: Run, tmp_path: Path) -> None:
     def installs() -> int:
         return len((tmp_path / "pip.log").read_text().splitlines())

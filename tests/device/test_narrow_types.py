@@ -123,6 +123,23 @@ def test_without_a_check_values_are_cut(script: Script, environment: dict[str, s
     script(UNCHECKED, **environment)
 
 
+def test_the_variable_counts_until_the_first_tensor(script: Script) -> None:
+    script(
+        """
+        import os
+        import torch
+        from habana_frameworks.torch.utils.internal import is_lazy
+        assert is_lazy() and torch.hpu.is_available()
+        os.environ["PT_ENABLE_INT64_SUPPORT"] = "True"
+        os.environ["PT_HPU_LAZY_MODE"] = "0"  # too late: decided at import
+        assert torch.tensor([2**40 + 1], device="hpu").item() == 2**40 + 1
+        assert is_lazy()
+        os.environ["PT_ENABLE_INT64_SUPPORT"] = "False"  # too late as well
+        assert torch.tensor([2**40 + 1], device="hpu").item() == 2**40 + 1
+        """
+    )
+
+
 def test_a_type_is_refused_from_the_first_tensor_on(script: Script) -> None:
     script(REFUSED, HPUCLUSTER_CARD="gaudi")
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import socket
+import os
 import sys
 
 from optimum.habana.distributed import DistributedRunner
 
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-cards = int(sys.argv[1])
+cards, port = int(sys.argv[1]), int(os.environ["PORT"])
 runner = DistributedRunner([" ".join(sys.argv[2:])], world_size=cards, use_mpi=cards > 1, master_port=port)
 sys.exit(runner.run())
