@@ -107,7 +107,7 @@ def check_values(what: str, got: torch.Tensor, wanted: torch.Tensor, tolerance: 
         mine, theirs = mine.float(), theirs.float()
     elif wanted.dtype in (torch.uint16, torch.uint32, torch.uint64):
         mine, theirs = mine.to(torch.int64), theirs.to(torch.int64)
-    if mine.dtype == torch.int64 and is_lazy():  # held in 32 bits, in which arithmetic wraps around
+    if wanted.dtype == torch.int64 and is_lazy():  # held in 32 bits, in which arithmetic wraps around
         theirs = theirs.to(torch.int32).to(torch.int64)
     if mine.dtype == torch.float64:
         theirs = theirs.to(torch.float32).to(torch.float64)
