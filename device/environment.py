@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .bucket_policies import Policies, read_policies
 from .errors import ConfigurationError
@@ -124,18 +125,25 @@ def read_settings() -> Settings:
         lazy=lazy,
         lazy_mode=mode,
         max_ops=1 if mode == 2 else limit("PT_HPU_MAX_COMPOUND_OP_SIZE", NO_LIMIT),
-        lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
         numerics=numerics == "on",
-        int64_support=flag("PT_ENABLE_INT64_SUPPORT", not lazy),
-        range_check=lazy and flag("PT_HPU_ENABLE_VALID_DATA_RANGE_CHECK", True),
         cache_metrics=flag("PT_HPU_ENABLE_CACHE_METRICS", False),
-        launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
         host_time=host_time,
         recipe_store=read_store_settings(os.environ),
-        bucket_policies=read_policies(os.environ),
         keep_log="HPUCLUSTER_JOB_ID" in os.environ,
-        graph_dumps=flag("GRAPH_VISUALIZATION", False),
+        **_read_late(lazy),
     )
+
+
+def _read_late(lazy: bool) -> dict[str, Any]:
+    """The fields whose variables count until the card is first used."""
+    return {
+        "lru_capacity": limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
+        "int64_support": flag("PT_ENABLE_INT64_SUPPORT", not lazy),
+        "range_check": lazy and flag("PT_HPU_ENABLE_VALID_DATA_RANGE_CHECK", True),
+        "launch_thread": flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
+        "bucket_policies": read_policies(os.environ),
+        "graph_dumps": flag("GRAPH_VISUALIZATION", False),
+    }
 
 
 def at_first_use(registered: Settings) -> Settings:
@@ -146,13 +154,4 @@ def at_first_use(registered: Settings) -> Settings:
     Raises:
         ConfigurationError: a value that cannot be used; it is named.
     """
-    lazy = registered.lazy
-    return replace(
-        registered,
-        lru_capacity=limit("HABANA_PGM_LRU_MAX", LRU_LAZY if lazy else LRU_EAGER),
-        int64_support=flag("PT_ENABLE_INT64_SUPPORT", not lazy),
-        range_check=lazy and flag("PT_HPU_ENABLE_VALID_DATA_RANGE_CHECK", True),
-        launch_thread=flag("PT_HPU_ENABLE_EXECUTION_THREAD", True),
-        bucket_policies=read_policies(os.environ),
-        graph_dumps=flag("GRAPH_VISUALIZATION", False),
-    )
+    return replace(registered, **_read_late(registered.lazy))

@@ -56,7 +56,8 @@ class Launches:
             self._residency.reserve(reason, recording, recipe.name, recipe.workspace_bytes, loaded.graph)
         except BaseException as error:
             self._capturing.give_up(f"a graph in it did not run ({error})")
-            self._lose(recording, error)
+            self._residency.abandon()
+            _lose(recording, error)
             raise
         used = constants.used_by(recording)
         if flags.get("PT_COMPILE_ONLY_MODE"):
@@ -87,7 +88,8 @@ class Launches:
             kernel = self._recipes.of_operator(recording)
             self._residency.reserve(kernel.name, recording, kernel.name, 0, kernel.graph)
         except BaseException as error:
-            self._lose(recording, error)
+            self._residency.abandon()
+            _lose(recording, error)
             raise
         number = self._timeline.eager(kernel.name, stream, self.in_flight.before_launch(recording))
         self.in_flight.launched(recording.epoch, number)
@@ -98,13 +100,8 @@ class Launches:
         try:
             self._fences.before_graph(recording)
         except BaseException as error:
-            recording.abandon(str(error) or type(error).__name__)
+            _lose(recording, error)
             raise
-
-    def _lose(self, recording: Any, error: BaseException) -> None:
-        """A graph has failed before it ran: what it should have made has no value."""
-        self._residency.abandon()
-        recording.abandon(str(error) or type(error).__name__)
 
     def immediate(self, operator: str, key: str, read: int, written: int, stream: int) -> None:
         """An operator whose result's shape depends on data has run; the host waits for it."""
@@ -142,3 +139,8 @@ class Launches:
         captured.run()
         for _ in range(captured.steps):
             stepped()
+
+
+def _lose(recording: Any, error: BaseException) -> None:
+    """A graph has failed before it ran: what it should have made has no value, and `error` says why."""
+    recording.abandon(str(error) or type(error).__name__)

@@ -13,6 +13,7 @@ import torch
 
 from .backend import runtime
 from .card import current_card
+from .marks import NO_MARK
 from .timeline import Timeline
 
 _ids = itertools.count(1)
@@ -51,16 +52,11 @@ class Stream(_Stream):
 
     def synchronize(self) -> None:
         """Wait for the stream's work."""
-        card = runtime.card()
-        card.flush("Stream.synchronize")
-        card.join()
-        card.timeline.wait_stream(self.stream_id)
+        runtime.marks.synchronize_stream(self.stream_id)
 
     def query(self) -> bool:
         """Whether all its work has ended in modelled time. Flushes; asking takes the host a moment, too."""
-        card = runtime.card()
-        card.flush("Stream.query")
-        return card.timeline.poll_stream(self.stream_id)
+        return runtime.marks.query_stream(self.stream_id)
 
     def wait_event(self, event: Event | torch.Event) -> None:
         """Work from here on starts after `event`."""
@@ -96,44 +92,33 @@ class Event(_Event):
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.enable_timing = enable_timing
-        self._mark: int | None = None
+        self._mark = NO_MARK
         self._timeline: Timeline | None = None  # that has the mark
 
     def __del__(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
-        if self._timeline is not None and self._mark is not None:
+        if self._timeline is not None:
             self._timeline.forget(self._mark)
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the end of all work that the stream (default: the current one) has so far."""
-        card = runtime.card()
-        card.flush("Event.record")
+        mark = runtime.marks.record((stream or current_stream()).stream_id)
         self._forget()
-        self._timeline = card.timeline
-        self._mark = self._timeline.mark((stream or current_stream()).stream_id)
+        self._timeline, self._mark = runtime.card().timeline, mark
 
     def wait(self, stream: Stream | None = None) -> None:
         """Later work of the stream (default: the current one) starts after the mark, if there is one."""
-        card = runtime.card()
-        card.flush("Event.wait")
-        if self._mark is not None:
-            card.timeline.stream_after((stream or current_stream()).stream_id, self._mark)
+        runtime.marks.block(self._mark, (stream or current_stream()).stream_id)
 
     def query(self) -> bool:
         """Whether the mark was reached in modelled time. Flushes; asking takes the host a moment, too."""
-        card = runtime.card()
-        card.flush("Event.query")
-        return self._mark is None or card.timeline.poll_mark(self._mark)
+        return runtime.marks.query(self._mark)
 
     def synchronize(self) -> None:
         """Wait for the mark."""
-        card = runtime.card()
-        card.flush("Event.synchronize")
-        card.join()
-        if self._mark is not None:
-            card.timeline.host_after(self._mark)
+        runtime.marks.synchronize(self._mark)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Modelled milliseconds from this event to `end_event`.
@@ -141,15 +126,12 @@ class Event(_Event):
         Raises:
             RuntimeError: one of them was not recorded, or was made without `enable_timing`.
         """
-        moments = []
         for event, name in ((self, "start"), (end_event, "end")):
-            if event._mark is None:
+            if event._mark == NO_MARK:
                 raise RuntimeError(f"the {name} event was not recorded; call record() before elapsed_time()")
             if not event.enable_timing:
                 raise RuntimeError(f"the {name} event has no time; make it with Event(enable_timing=True)")
-            moments.append(runtime.card().timeline.moment(event._mark))
-        start, end = moments
-        return (end - start) * 1e3
+        return runtime.marks.elapsed(self._mark, end_event._mark)
 
 
 _default = Stream(stream_id=0)
@@ -185,9 +167,7 @@ def set_stream(stream: Stream | None) -> None:
         return
     _check(stream)
     if stream != current_stream():
-        card = runtime.card()
-        card.flush("stream switch")
-        card.stream = stream.stream_id
+        runtime.marks.choose(stream.stream_id)
         _current = stream
 
 

@@ -19,6 +19,7 @@ from ..environment import Settings, at_first_use, read_settings
 from ..errors import ConfigurationError
 from ..events import EventId, dispatcher
 from ..graph.location import locate
+from ..marks import Marks
 from ..memory import Hbm, read_limits
 from ..memory.labelling import Labeller
 from ..presence import Presence
@@ -37,7 +38,6 @@ from . import (
     set_data,
     sync_batch_norm,
 )
-from .guard_streams import GuardStreams
 from .overflow import OverflowCheck
 from .untraced import untraced
 
@@ -85,7 +85,7 @@ def _load(path: Path) -> None:
         recorded=untraced(lambda: card().on_recorded()),
         locate=untraced(locate),
         refuse=strict.refuse,
-        guard=untraced(lambda *asked: _guard_streams.answer(*asked)),
+        guard=untraced(lambda what, *numbers: getattr(marks, what)(*numbers)),
     )
     module.set_device_count(device_count())
     module.set_numerics(settings().numerics)
@@ -192,7 +192,7 @@ def _at_exit() -> None:
     time.sleep(0.002)
 
 
-_guard_streams = GuardStreams(card)
+marks = Marks(card)
 _owner = os.getpid()
 labeller = Labeller(_memory)
 labeller.install()

@@ -41,40 +41,40 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream exchangeStream(c10::Stream next) const override {
     const c10::Stream before = numbered(stream);
     stream = next.id();
-    if (before.id() != stream) tell("choose", stream);
+    if (before.id() != stream) tell("choose", {stream});
     return before;
   }
   // Numbers are computed in program order; what waits for what in modelled time is Python's to know.
   void record(void** event, const c10::Stream& on, const c10::DeviceIndex, const c10::EventFlag flag) const override {
     auto* mark = static_cast<Mark*>(*event);
     if (!mark) *event = mark = new Mark();
-    if (mark->number >= 0) tell("forget", mark->number);
-    mark->number = static_cast<int64_t>(tell("record", on.id()));
+    if (mark->number >= 0) tell("forget", {mark->number});
+    mark->number = static_cast<int64_t>(tell("record", {on.id()}));
     mark->timed = flag == c10::EventFlag::BACKEND_DEFAULT;
   }
   void block(void* event, const c10::Stream& later) const override {
-    if (event) tell("block", number_of(event), later.id());
+    if (event) tell("block", {number_of(event), later.id()});
   }
-  bool queryEvent(void* event) const override { return !event || tell("query", number_of(event)) != 0; }
+  bool queryEvent(void* event) const override { return !event || tell("query", {number_of(event)}) != 0; }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     std::unique_ptr<Mark> mark(static_cast<Mark*>(event));
     if (!mark || mark->number < 0 || !python_runs()) return;
     try {
-      tell("forget", mark->number);
+      tell("forget", {mark->number});
     } catch (const std::exception&) {  // the process ends
     }
   }
   void synchronizeEvent(void* event) const override {
-    if (event) tell("synchronize", number_of(event));
+    if (event) tell("synchronize", {number_of(event)});
   }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     for (const auto* event : {start, end})
       TORCH_CHECK(event && static_cast<const Mark*>(event)->timed, "the ", event == start ? "start" : "end",
                   " event has no time; make it with torch.Event(\"hpu\", enable_timing=True) and record it");
-    return tell("elapsed", number_of(start), number_of(end));
+    return tell("elapsed", {number_of(start), number_of(end)});
   }
-  bool queryStream(const c10::Stream& on) const override { return tell("query_stream", on.id()) != 0; }
-  void synchronizeStream(const c10::Stream& on) const override { tell("synchronize_stream", on.id()); }
+  bool queryStream(const c10::Stream& on) const override { return tell("query_stream", {on.id()}) != 0; }
+  void synchronizeStream(const c10::Stream& on) const override { tell("synchronize_stream", {on.id()}); }
   void synchronizeDevice(const c10::DeviceIndex) const override {
     Gil gil;
     call_flush("synchronize");
@@ -87,9 +87,9 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
     bool timed = false;
   };
   static int64_t number_of(void* event) { return static_cast<Mark*>(event)->number; }
-  static double tell(const char* what, int64_t one, int64_t other = 0) {
+  static double tell(const char* what, const std::vector<int64_t>& numbers) {
     Gil gil;
-    return call_guard(what, one, other);
+    return call_guard(what, numbers);
   }
   c10::Device own() const { return c10::Device(type_, 0); }
   c10::Stream numbered(c10::StreamId id) const { return c10::Stream(c10::Stream::UNSAFE, own(), id); }

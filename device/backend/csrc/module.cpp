@@ -149,8 +149,9 @@ void call_immediate(const OpInfo& info, const Hash& key, int64_t read, int64_t w
   callbacks().immediate(info.name, key.hex(), read, written, info.run == OpInfo::Run::HostFallback);
 }
 bool python_runs() { return Py_IsInitialized() != 0; }
-double call_guard(const char* what, int64_t one, int64_t other) {
-  return callbacks().guard(what, one, other).cast<double>();
+double call_guard(const char* what, const std::vector<int64_t>& numbers) {
+  const py::object answer = callbacks().guard(what, *py::tuple(py::cast(numbers)));
+  return answer.is_none() ? 0 : answer.cast<double>();
 }
 void call_recorded() { callbacks().recorded(); }
 void call_refuse(const std::string& text) {

@@ -54,19 +54,6 @@ bool takes_integers(const std::string& name) {
 
 bool is_index(const std::string& name) { return name == "index" || name == "indices" || name == "target"; }
 
-// What the matrix engine computes: products and convolutions, forward and backward.
-bool is_product(const std::string& name) {
-  static const std::unordered_set<std::string> names = {
-      "mm",          "addmm",       "_addmm_activation",    "bmm",      "baddbmm",
-      "addbmm",      "matmul",      "matmul_backward",      "mv",       "addmv",
-      "dot",         "vdot",        "linear",               "inner",    "linear_backward",
-      "convolution", "_convolution", "convolution_backward", "conv_tbc", "conv_tbc_backward",
-      "convolution_overrideable",    "convolution_backward_overrideable"};
-  if (name.rfind("aten::", 0) != 0) return false;
-  const std::string plain = name.substr(6, name.back() == '_' ? name.size() - 7 : std::string::npos);
-  return names.count(plain) > 0;
-}
-
 bool is_tensor_list(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::ListType &&
          type->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType;
@@ -84,7 +71,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   if (schema.name().rfind("aten::quantize_per_", 0) == 0) info.run = OpInfo::Run::Immediate;  // which refuses them
   info.takes_host_tensors = schema.name().find("index") != std::string::npos;
   info.takes_integers = takes_integers(schema.name());
-  info.product = product_type(schema);
+  info.product = product_of(schema);
   info.scalars = tensorised_scalars(schema, &info.unit_scalar_matters);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
@@ -98,7 +85,6 @@ OpInfo describe(const c10::OperatorHandle& op) {
     }
   }
   info.predicts = !info.outs.empty();
-  info.multiplies = is_product(schema.name());
   for (const auto& result : schema.returns()) {
     int alias = -1;
     if (result.alias_info()) {

@@ -8,13 +8,21 @@
 #include <torch/library.h>
 
 #include <unordered_map>
+#include <vector>
 
 namespace hpu {
 namespace {
 
 constexpr int kCommonType = -1;
 constexpr int kOfOperands = -2;  // gradients, each of its operand's type
+constexpr int kOneType = -3;     // operands of several types are PyTorch's affair
 bool refused = false;
+
+void refuse(const std::string& name, const std::vector<c10::ScalarType>& types) {
+  std::string listed;
+  for (const auto type : types) listed += c10::str(listed.empty() ? "" : " and ", type);
+  call_refuse(c10::str(name, " of ", listed, "; convert one of them, or use torch.autocast(\"hpu\")"));
+}
 
 template <typename Visit>
 void for_each_float(at::ArrayRef<c10::IValue> arguments, const Visit& visit) {
@@ -36,8 +44,7 @@ bool differ(const at::Tensor& one, const at::Tensor& other) {
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   const bool has_bias = bias.has_value() && bias->defined();
   if (!differ(input, weight) && !(has_bias && differ(input, *bias))) return at::native::linear(input, weight, bias);
-  if (refused) call_refuse(c10::str("linear of ", input.scalar_type(), " input and ", weight.scalar_type(), " weight; "
-                                    "convert one of them, or use torch.autocast(\"hpu\")"));
+  if (refused) refuse("linear", {input.scalar_type(), weight.scalar_type()});
   return at::native::linear(input.to(at::kFloat), weight.to(at::kFloat),
                             has_bias ? std::optional(bias->to(at::kFloat)) : std::nullopt)
       .to(input.scalar_type());
@@ -45,30 +52,49 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const std::
 
 at::Tensor matmul(const at::Tensor& one, const at::Tensor& other) {
   if (!differ(one, other)) return at::native::matmul(one, other);
-  if (refused) call_refuse(c10::str("matmul of ", one.scalar_type(), " and ", other.scalar_type(), "; convert one of "
-                                    "them, or use torch.autocast(\"hpu\")"));
+  if (refused) refuse("matmul", {one.scalar_type(), other.scalar_type()});
   return at::native::matmul(one.to(at::kFloat), other.to(at::kFloat)).to(one.scalar_type());
 }
 
 }  // namespace
 
-std::optional<int> product_type(const c10::FunctionSchema& schema) {
+std::optional<int> product_of(const c10::FunctionSchema& schema) {
   static const std::unordered_map<std::string, int> table = {
-      {"aten::mm", 0},      {"aten::bmm", 0},     {"aten::mv", 0},       {"aten::baddbmm", 0}, {"aten::baddbmm_", 0},
-      {"aten::addbmm", 0},  {"aten::addbmm_", 0}, {"aten::addmv", 0},    {"aten::addmv_", 0},  {"aten::addr", 0},
-      {"aten::addr_", 0},   {"aten::addmm", kCommonType}, {"aten::addmm_", kCommonType},
-      {"aten::_addmm_activation", kCommonType}, {"aten::dot", kCommonType}, {"aten::vdot", kCommonType},
-      {"aten::convolution", 0}, {"aten::convolution_backward", kOfOperands},
+      {"mm", 0},
+      {"bmm", 0},
+      {"mv", 0},
+      {"baddbmm", 0},
+      {"addbmm", 0},
+      {"addmv", 0},
+      {"addr", 0},
+      {"addmm", kCommonType},
+      {"_addmm_activation", kCommonType},
+      {"dot", kCommonType},
+      {"vdot", kCommonType},
+      {"matmul", kOneType},
+      {"matmul_backward", kOneType},
+      {"linear", kOneType},
+      {"linear_backward", kOneType},
+      {"inner", kOneType},
+      {"convolution", 0},
+      {"_convolution", kOneType},
+      {"convolution_overrideable", kOneType},
+      {"convolution_backward", kOfOperands},
+      {"convolution_backward_overrideable", kOneType},
+      {"conv_tbc", kOneType},
+      {"conv_tbc_backward", kOneType},
   };
-  const auto found = table.find(schema.name());
+  const auto& name = schema.name();
+  if (name.rfind("aten::", 0) != 0) return std::nullopt;
+  const auto found = table.find(name.substr(6, name.back() == '_' ? name.size() - 7 : std::string::npos));
   if (found == table.end()) return std::nullopt;
   for (const auto& argument : schema.arguments())
-    if (argument.name() == "out_dtype") return std::nullopt;  // the type of the result is the user's choice
+    if (argument.name() == "out_dtype") return kOneType;  // the type of the result is the user's choice
   return found->second;
 }
 
 bool is_mixed(const OpInfo& info, at::ArrayRef<c10::IValue> arguments) {
-  if (!info.product) return false;
+  if (info.product.value_or(kOneType) == kOneType) return false;
   std::optional<c10::ScalarType> first;
   bool mixed = false;
   for_each_float(arguments, [&](c10::ScalarType type) {
@@ -93,9 +119,9 @@ void check_mixed(const OpInfo& info, const torch::jit::Stack& stack) {
   if (!refused) return;
   const auto arguments = torch::jit::last(stack, info.arguments);
   if (!is_mixed(info, arguments)) return;
-  std::string types;
-  for_each_float(arguments, [&](c10::ScalarType type) { types += c10::str(types.empty() ? "" : " and ", type); });
-  call_refuse(c10::str(info.name, " of ", types, "; convert one of them, or use torch.autocast(\"hpu\")"));
+  std::vector<c10::ScalarType> types;
+  for_each_float(arguments, [&](c10::ScalarType type) { types.push_back(type); });
+  refuse(info.name, types);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {

@@ -70,9 +70,8 @@ struct OpInfo {
   bool predicts = false;                // results or out= arguments need a shape
   std::vector<char> is_index;           // per argument: an index, 32 bits wide on the card, which CPU kernels want in int64
   bool takes_integers = false;          // the card computes it for integers, in float32 cut off to the integer below in magnitude
-  std::optional<int> product;           // a product that takes several floating types: position of the operand whose type
-                                        // the result has, or another rule (products.cpp)
-  bool multiplies = false;              // a matrix product or a convolution
+  std::optional<int> product;           // the matrix engine computes it: position of the operand whose type the result has
+                                        // where there are several, or another rule (products.cpp)
 
   explicit OpInfo(const c10::OperatorHandle& op) : handle(op) {}
 };
@@ -181,8 +180,8 @@ void call_seeded(const OpInfo& info, torch::jit::Stack& stack, int64_t seed);
 void call_kernel(const OpInfo& info, torch::jit::Stack& stack);
 void set_e4m3_largest(double limit);  // what rounding to float8_e4m3fn ends at
 
-// products.cpp: products of matrices that have several floating types
-std::optional<int> product_type(const c10::FunctionSchema& schema);  // see OpInfo
+// products.cpp: what the matrix engine computes, products and convolutions, also of several floating types
+std::optional<int> product_of(const c10::FunctionSchema& schema);  // see OpInfo
 bool is_mixed(const OpInfo& info, at::ArrayRef<c10::IValue> arguments);
 c10::ScalarType mixed_result(const OpInfo& info, at::ArrayRef<c10::IValue> arguments, size_t result);
 void refuse_mixed(bool on);          // the strict switch
@@ -205,7 +204,7 @@ void call_immediate(const OpInfo& info, const Hash& key, int64_t read, int64_t w
 void call_recorded();
 std::string call_locate();
 void call_refuse(const std::string& text);  // raises: the strict switch is on
-double call_guard(const char* what, int64_t one, int64_t other);  // streams and events in modelled time
+double call_guard(const char* what, const std::vector<int64_t>& numbers);  // the method of that name in device/marks.py
 bool python_runs();
 bool record_notifies();
 bool one_by_one();                // each operator is a graph of its own, but for those of compiled programs

@@ -62,7 +62,7 @@ Widening possible(const OpInfo& info, const torch::jit::Stack& stack) {
 }
 
 bool is_slow(const OpInfo& info, const torch::jit::Stack& arguments) {
-  return info.multiplies && std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
+  return info.product && std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
            return value.isTensor() && value.toTensor().defined() && multiplied_slowly(value.toTensor());
          });
 }
