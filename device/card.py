@@ -6,12 +6,12 @@ which is released while the arithmetic runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
-from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
+from .captures import Captures
 from .capturing import Capturing
 from .cluster import Piece
 from .compiler.recipe import Recipe
@@ -30,11 +30,6 @@ from .residency import Residency
 from .run_log import END_MARK, END_STEP, RunLog
 from .spec import CardSpec
 from .timeline import Timeline
-
-NEEDS_LAZY_MODE = (
-    "HPU graphs are captured in lazy mode only, and this process is in eager mode; set PT_HPU_LAZY_MODE=1 before "
-    "habana_frameworks is imported, or use torch.compile(backend='hpu_backend')"
-)
 
 
 class Card:
@@ -61,6 +56,7 @@ class Card:
         self._piece: Piece | None = None  # of a compiled program, being recorded
         self._capturing = Capturing()
         self._launches = Launches(self.timeline, self.recipes, self._residency, self.fences, self._capturing)
+        self.captures = Captures(self, self._capturing, self._residency)
         self._closed = False
 
     # -- ends of a graph ------------------------------------------------------------------------------------------
@@ -249,36 +245,6 @@ class Card:
 
     # -- captured graphs ------------------------------------------------------------------------------------------
 
-    def capture_begin(self, dry_run: bool = False) -> None:
-        """From here on graphs are kept as well as run; with `dry_run` kept, and run by replays only. Dynamic shapes are
-        off from now on.
-
-        Raises:
-            HpuError: not in lazy mode, or a capture is under way.
-        """
-        if not self.settings.lazy:
-            raise HpuError(NEEDS_LAZY_MODE)
-        self._capturing.refuse_second()
-        self.flush_and_wait("capture_begin")
-        self._capturing.begin(dry_run)
-        dynamic_shapes.close()
-
-    def capture_end(self) -> CapturedGraph:
-        """What was recorded since `capture_begin`.
-
-        Raises:
-            HpuError: no capture is under way, or it was given up because of something that cannot be captured.
-        """
-        self._capturing.current()
-        self.flush("capture_end")
-        captured = self._capturing.end()
-        self.flush_and_wait("capture_end")
-        return captured
-
-    def capture_abandon(self) -> None:
-        """The capture that is under way, if any, is not wanted any more."""
-        self._capturing.give_up("it was abandoned")
-
     @property
     def is_capturing(self) -> bool:
         return self._capturing.graph is not None
@@ -294,14 +260,6 @@ class Card:
         self._resume()
         if wait:
             self.join()
-
-    def release_all_but(self, captured: CapturedGraph, kept: set[int]) -> None:
-        """What a captured graph makes holds memory during its replays only, but for the storages at `kept`."""
-        self._residency.set_aside(captured.release_all_but(kept))
-
-    def uncount(self, nbytes: Mapping[int, int]) -> None:
-        """The storages at those addresses, with their bytes, stand for others' memory and hold none of their own."""
-        self._residency.set_aside([(address, size, -1) for address, size in nbytes.items()])
 
     # -- memory and fences ----------------------------------------------------------------------------------------
 

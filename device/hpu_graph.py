@@ -15,7 +15,8 @@ import torch
 from . import strict
 from .backend import runtime
 from .captured_graph import CapturedGraph
-from .card import NEEDS_LAZY_MODE, current_card
+from .captures import NEEDS_LAZY_MODE
+from .card import current_card
 from .errors import HpuError
 from .lent_inputs import LentInputs, run_with
 from .streams import Stream, StreamContext, current_stream
@@ -56,7 +57,7 @@ class HPUGraph:
         global _capturing
         card = runtime.card()
         inputs = LentInputs()
-        card.capture_begin(dry_run)
+        card.captures.begin(dry_run)
         _capturing = None  # one that was given up may have had an object here before
         self.reset()
         self._inputs = inputs
@@ -80,7 +81,7 @@ class HPUGraph:
                 self.reset()
                 raise HpuError(f"the capture began on {stream}, not on {current_stream()}; end it there")
         try:
-            captured = card.capture_end()
+            captured = card.captures.end()
         finally:
             _capturing = None
             self._give_back()
@@ -109,7 +110,7 @@ class HPUGraph:
             raise HpuError("mark_user_outputs() was called before for this capture; give all outputs at once")
         kept = {tensor.untyped_storage().data_ptr() for tensor in static_tlist if tensor.device.type == "hpu"}
         self._inputs.returned(static_tlist)
-        runtime.card().release_all_but(captured, kept)
+        runtime.card().captures.release_all_but(captured, kept)
 
     def get_user_input_match_indices(self) -> set[int]:
         """Which of the marked inputs the graph reads directly, by their number: those that a replay replaces."""
@@ -159,7 +160,7 @@ class HPUGraph:
         """Let go of the captured work and its memory; a capture of this graph that is under way is abandoned."""
         global _capturing
         if self._is_capturing():
-            runtime.card().capture_abandon()
+            runtime.card().captures.abandon()
             _capturing = None
         if self._captured is not None:
             self._captured.clear()

@@ -95,7 +95,7 @@ class LentInputs:
         self._stand_ins = used
         sizes = {_address(stand_in.memory): stand_in.memory.untyped_storage().nbytes() for stand_in in used}
         graph.uncounted.update(sizes)
-        runtime.card().uncount(sizes)
+        runtime.card().captures.uncount(sizes)
 
     def returned(self, outputs: Sequence[torch.Tensor]) -> None:
         """The call's outputs: an input that is one of them shows the values of each replay, too. No other is kept."""

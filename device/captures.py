@@ -1,0 +1,67 @@
+"""Captures of HPU graphs on one card: where they begin and end, and what their graphs hold between replays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .buckets import dynamic_shapes
+from .captured_graph import CapturedGraph
+from .capturing import Capturing
+from .errors import HpuError
+from .residency import Residency
+
+if TYPE_CHECKING:
+    from .card import Card
+
+NEEDS_LAZY_MODE = (
+    "HPU graphs are captured in lazy mode only, and this process is in eager mode; set PT_HPU_LAZY_MODE=1 before "
+    "habana_frameworks is imported, or use torch.compile(backend='hpu_backend')"
+)
+
+
+class Captures:
+    """Those of a card; at most one is under way."""
+
+    def __init__(self, card: Card, capturing: Capturing, residency: Residency) -> None:
+        self._card = card
+        self._capturing = capturing
+        self._residency = residency
+
+    def begin(self, dry_run: bool = False) -> None:
+        """From here on graphs are kept as well as run; with `dry_run` kept, and run by replays only. Dynamic shapes are
+        off from now on.
+
+        Raises:
+            HpuError: not in lazy mode, or a capture is under way.
+        """
+        if not self._card.settings.lazy:
+            raise HpuError(NEEDS_LAZY_MODE)
+        self._capturing.refuse_second()
+        self._card.flush_and_wait("capture_begin")
+        self._capturing.begin(dry_run)
+        dynamic_shapes.close()
+
+    def end(self) -> CapturedGraph:
+        """What was recorded since `begin`.
+
+        Raises:
+            HpuError: no capture is under way, or it was given up because of something that cannot be captured.
+        """
+        self._capturing.current()
+        self._card.flush("capture_end")
+        captured = self._capturing.end()
+        self._card.flush_and_wait("capture_end")
+        return captured
+
+    def abandon(self) -> None:
+        """The capture that is under way, if any, is not wanted any more."""
+        self._capturing.give_up("it was abandoned")
+
+    def release_all_but(self, captured: CapturedGraph, kept: set[int]) -> None:
+        """What a captured graph makes holds memory during its replays only, but for the storages at `kept`."""
+        self._residency.set_aside(captured.release_all_but(kept))
+
+    def uncount(self, nbytes: Mapping[int, int]) -> None:
+        """The storages at those addresses, with their bytes, stand for others' memory and hold none of their own."""
+        self._residency.set_aside([(address, size, -1) for address, size in nbytes.items()])
