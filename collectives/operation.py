@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from device.interop import bytes_on_card
 from device.timeline import STREAM
 
 from . import header
@@ -20,6 +21,12 @@ class Part:
 
     signature: header.Signature
     exchange: Exchange
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as the card sends them."""
+        dtype = self.signature.dtype
+        return self.exchange.model_bytes if dtype is None else bytes_on_card(self.exchange.model_bytes, dtype)
 
 
 @dataclass
@@ -45,8 +52,10 @@ class Operation:
 
     @property
     def nbytes(self) -> int:
-        """The size that it is asked for; of uneven blocks what this rank knows, until the ranks have agreed on them."""
-        return sum([part.exchange.model_bytes for part in self.parts])
+        """The size that it is asked for, as the card sends it; of uneven blocks what this rank knows, until the ranks
+        have agreed on them.
+        """
+        return sum([part.nbytes for part in self.parts])
 
     def describe(self) -> str:
         """In words, without the sequence number: `all_reduce(SUM) of float32[4]`."""

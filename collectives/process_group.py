@@ -236,7 +236,8 @@ class HcclProcessGroup(Identity):
         data = staging.source(tensor) if name == "send" else staging.target(tensor)
         whole = data.view("uint8")
         part = whole if moves_data(len(whole), staging.is_on_card) else whole[:0]
-        return Message(tensor, part, len(whole), tag, staging.finish, staging.is_on_card, staging.extents)
+        nbytes = interop.bytes_on_card(len(whole), tensor.dtype) if staging.is_on_card else len(whole)
+        return Message(tensor, part, nbytes, tag, staging.finish, staging.is_on_card, staging.extents)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
         raise CollectiveError("HCCL cannot receive from any source: name one, dist.recv(tensor, src=rank)")

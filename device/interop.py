@@ -41,6 +41,11 @@ def extent_of(tensor: torch.Tensor) -> Extent:
     return Extent(tensor.untyped_storage().data_ptr(), low, low + (last + 1) * tensor.element_size())
 
 
+def bytes_on_card(nbytes: int, dtype: torch.dtype) -> int:
+    """How many bytes of the card's a tensor of that type takes on its way, which has `nbytes` here."""
+    return nbytes // 2 if has_card() and runtime.holds_in_32_bits(dtype) else nbytes
+
+
 def add_fence(wait: Callable[[], None], extents: Sequence[Extent]) -> Fence:
     """Have `wait` called once before the card next uses that memory, in a recipe or for the host."""
     fence = Fence(wait, extents)

@@ -122,6 +122,11 @@ def device_count() -> int:
     return len(modules.visible_modules())
 
 
+def holds_in_32_bits(dtype: torch.dtype) -> bool:
+    """Whether the card's numbers of that type are narrower than their name: float64, and int64 where unsupported."""
+    return dtype == torch.float64 or (dtype == torch.int64 and not _int64_support(card().spec))
+
+
 def _int64_support(spec: CardSpec) -> bool:
     """Whether int64 keeps 64 bits: as PT_ENABLE_INT64_SUPPORT says; unset, in eager mode, but on the first Gaudi."""
     if os.environ.get("PT_ENABLE_INT64_SUPPORT", "").strip():

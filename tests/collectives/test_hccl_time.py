@@ -146,6 +146,22 @@ def test_a_ledger_settles_up_to_a_number() -> None:
         interop.collective_done = original  # type: ignore[assignment]
 
 
+def wide_types(rank: int, size: int) -> list[Transfer]:
+    transfers = recorded(arrival=0.0)
+    for dtype in (torch.int64, torch.float64, torch.int32):
+        dist.all_reduce(torch.ones(1000, dtype=dtype, device="hpu"))
+    tensor = torch.ones(1000, dtype=torch.int64, device="hpu")
+    dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
+    rows = torch.ones(2, 500, dtype=torch.int64, device="hpu")
+    dist.all_to_all_single(torch.empty_like(rows), rows)
+    return transfers
+
+
+def test_what_the_card_holds_in_32_bits_travels_as_such() -> None:
+    for outcome in run_ranks(2, wide_types, backend="hccl"):
+        assert [transfer.nbytes for transfer in outcome.value] == [4000] * 5
+
+
 def uneven(rank: int, size: int) -> list[Transfer]:
     transfers = recorded(arrival=0.0)
     other = dist.new_group([0, 1])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from device.backend import runtime
+
 from ..conftest import Script
 
 FULL = 2**63 - 1
@@ -142,6 +144,17 @@ def test_the_variable_counts_until_the_first_tensor(script: Script) -> None:
 
 def test_a_type_is_refused_from_the_first_tensor_on(script: Script) -> None:
     script(REFUSED, HPUCLUSTER_CARD="gaudi")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "travel"), [(torch.float64, 4), (torch.int64, 4), (torch.int32, 4), (torch.float16, 2), (torch.uint64, 8)]
+)
+def test_a_copy_takes_the_bytes_that_the_card_holds(dtype: torch.dtype, travel: int) -> None:
+    journal = runtime.card().journal
+    received, sent = journal.received, journal.sent
+    on_card = torch.ones(64, dtype=dtype).to("hpu")
+    on_card.cpu(), on_card[5].item()
+    assert (journal.received - received, journal.sent - sent) == (64 * travel, 65 * travel)
 
 
 class TestKindsOfTensors:

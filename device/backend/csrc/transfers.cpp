@@ -9,12 +9,17 @@
 namespace hpu {
 namespace {
 
+// What of a tensor's elements travels: 32-bit values of types that the card holds so.
+int64_t travelling_bytes(const at::Tensor& tensor, int64_t elements) {
+  return elements * static_cast<int64_t>(is_narrow(tensor.scalar_type()) ? 4 : tensor.itemsize());
+}
+
 void host_to_card(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
   require_card();
   const at::Tensor travelling = narrowed(source);
   if (pending(*destination.storage().unsafeGetStorageImpl())) call_flush("host to device copy");
   require_residency(destination);
-  call_transfer("h2d", destination, static_cast<int64_t>(destination.nbytes()), source.is_pinned(), non_blocking);
+  call_transfer("h2d", destination, travelling_bytes(destination, destination.numel()), source.is_pinned(), non_blocking);
   settle();
   if (!numerics()) return;
   const at::Tensor arrived = host_alias(destination);
@@ -24,7 +29,7 @@ void host_to_card(const at::Tensor& source, const at::Tensor& destination, bool 
 
 void card_to_host(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
   if (pending(*source.storage().unsafeGetStorageImpl())) call_flush("device to host copy");
-  call_transfer("d2h", source, static_cast<int64_t>(source.nbytes()), destination.is_pinned(), non_blocking);
+  call_transfer("d2h", source, travelling_bytes(source, source.numel()), destination.is_pinned(), non_blocking);
   settle();
   destination.copy_(host_alias(source));
 }
@@ -74,7 +79,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   Inside inside;
   Gil gil;
   call_flush("item");
-  call_transfer("d2h", self, static_cast<int64_t>(self.itemsize()), true, false);
+  call_transfer("d2h", self, travelling_bytes(self, 1), true, false);
   settle();
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return host_alias(self).item();
