@@ -18,6 +18,7 @@ PROGRAMS = {
     "g++": "g++",
     "chromium": "chromium",
     "ip": "iproute2",
+    "mpirun": "openmpi-bin",
 }
 """Program -> Debian package."""
 

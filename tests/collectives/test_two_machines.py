@@ -24,6 +24,7 @@ from collectives.transport.keys import KeyPair
 from device import interop
 from hpucluster.placement import free_port
 
+from ..missing import not_here
 from .hccl_ranks import HOST, ROOT, reduce_until_killed, run_ranks
 from .network_namespaces import Namespaces, enter, reason_to_skip, two_namespaces
 from .test_hccl_wire import is_refused, membership
@@ -35,7 +36,7 @@ EXAMPLE = f"{ROOT}/examples/mnist.py"
 def namespaces() -> Iterator[Namespaces]:
     reason = reason_to_skip()
     if reason is not None:
-        pytest.skip(reason)
+        not_here(reason)
     with two_namespaces() as found:
         yield found
 
@@ -103,7 +104,7 @@ def test_a_rank_that_is_killed_is_named_in_both_namespaces(namespaces: Namespace
 
 def test_a_machine_that_vanishes_is_noticed_in_seconds(tmp_path: Path) -> None:
     if (reason := reason_to_skip()) is not None:
-        pytest.skip(reason)
+        not_here(reason)
     with two_namespaces() as found:
 
         def unplug(processes: list[Any]) -> None:

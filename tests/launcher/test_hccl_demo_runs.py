@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,8 @@ import pytest
 
 from hpucluster.placement import free_port
 from launcher.hccl_demo.catalogue import TESTS
+
+from ..missing import need
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = ROOT / "tests" / "launcher" / "hccl_demo_driver.py"
@@ -190,9 +191,9 @@ def test_two_nodes_meet_at_an_address(tmp_path: Path) -> None:
     assert "[BENCHMARK]" not in outputs[0] and Run(outputs[1], 0).figure("Algo Bandwidth") > 0
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="OpenMPI is not installed")
 @pytest.mark.parametrize("is_ours", [True, False], ids=["our mpirun", "their mpirun"])
 def test_ranks_of_mpirun(tmp_path: Path, is_ours: bool) -> None:
+    need("mpirun")
     ours = [sys.executable, "-m", "launcher.hccl_demo", "-mpi", "--test", "all_gather", "--size", "1k", "--loop", "20"]
     if is_ours:
         command = [*ours, "-np", "2"]
