@@ -39,6 +39,7 @@ from . import (
     sync_batch_norm,
 )
 from .overflow import OverflowCheck
+from .overwritten import OverwrittenCheck
 from .untraced import untraced
 
 _bridge: ModuleType | None = None
@@ -95,7 +96,8 @@ def _load(path: Path) -> None:
     autocast.register(module)
     if strict.enabled():
         module.refuse_mixed(True)
-        OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process
+        OverflowCheck(autocast.lower_precision_operators()).__enter__()  # for the rest of the process, like the next
+        OverwrittenCheck().__enter__()
     _libraries.extend([fused_cells.register(), set_data.register(), sync_batch_norm.register()])
     register_operators()
     _libraries.extend([add_relu.register(), complex_numbers.register(), *quantization.register()])
@@ -144,7 +146,9 @@ def _make_card() -> Card:
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
-    native_bridge.set_narrowing(integers=not _int64_support(spec), check=settings().range_check)
+    native_bridge.set_narrowing(
+        integers=not _int64_support(spec), check=settings().range_check, refuse_wrapping=strict.enabled()
+    )
     native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     event_log.start()

@@ -142,6 +142,22 @@ def test_the_variable_counts_until_the_first_tensor(script: Script) -> None:
     )
 
 
+def test_the_strict_switch_refuses_integers_that_are_cut(script: Script) -> None:
+    code = """
+        import torch
+        big = torch.full((2,), 2**31 - 1, device="hpu")
+        assert big.max().item() == 2**31 - 1 and torch.full((2,), 2**40, device="hpu").max().item() == 2**31 - 1
+        print((big + 1).tolist())
+        """
+    assert script(code, HPUCLUSTER_STRICT="0").stdout == f"{[-(2**31)] * 2}\n"
+    refused = script(code, HPUCLUSTER_STRICT="1", check=False)
+    assert refused.returncode == 1
+    assert "aten::add.Tensor: 2147483648 in its int64 result does not fit the 32 bits" in refused.stderr
+    assert (
+        script(code, HPUCLUSTER_STRICT="1", PT_ENABLE_INT64_SUPPORT="1", check=False).stderr.count("does not fit") == 0
+    )
+
+
 def test_a_type_is_refused_from_the_first_tensor_on(script: Script) -> None:
     script(REFUSED, HPUCLUSTER_CARD="gaudi")
 

@@ -17,7 +17,6 @@ from torch import nn
 
 import habana_frameworks.torch as ht
 import habana_frameworks.torch.core as htcore
-from device import strict
 from device.backend import runtime
 
 MB = 2**20
@@ -169,17 +168,6 @@ class TestWrappedOptions:
             other.bias.zero_()
             assert other(x).tolist() == [[0, 0]]
         assert other.hpu_graph_statistics()["captures"] == module.hpu_graph_statistics()["captures"] == 1
-
-    def test_the_strict_switch_refuses_to_overwrite_what_is_in_use(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(strict, "enabled", lambda: True)
-        wrapped = torch.hpu.wrap_in_hpu_graph_func(lambda pair: pair["x"] * 2)
-        x = full(1)
-        wrapped({"x": x})
-        assert wrapped({"x": x}).tolist() == [2, 2]
-        with pytest.raises(RuntimeError, match="overwrite input 0 of the call that was captured"):
-            wrapped({"x": full(2)})
-        del x
-        assert wrapped({"x": full(2)}).tolist() == [4, 4]
 
     def test_a_module_on_the_host_is_not_captured(self) -> None:
         module = torch.hpu.wrap_in_hpu_graph(nn.Linear(2, 2))

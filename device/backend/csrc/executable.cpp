@@ -222,7 +222,7 @@ void Executable::run_step(Recording& recording, Step& step, torch::jit::Stack& s
       result.window.copy_(value);
     }
   }
-  for (const auto& window : step.narrow) narrow(window, step.limits);
+  for (const auto& window : step.narrow) narrow(window, step.limits, step.op->name);
   for (int buffer : step.release) {
     storages_[buffer]->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
     if (!recording.buffers[buffer].resident) release_host(*recording.buffers[buffer].block);

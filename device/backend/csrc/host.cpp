@@ -51,7 +51,7 @@ at::Tensor to_host_tensor(const at::Tensor& tensor) {
 at::Tensor to_card(const OpInfo& info, const at::Tensor& result, int64_t* nbytes) {
   if (!result.defined()) return result;
   check_dense(result, info.name);
-  narrow(result, /*limit=*/false);
+  narrow(result, /*limit=*/false, info.name);
   auto tensor = new_tensor(result.scalar_type(), result.sizes(), result.strides());
   place_result(result, tensor);
   require_residency(tensor);
@@ -124,7 +124,7 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
     }
     const auto filled = host_alias(out);
     filled.copy_(result);
-    narrow(filled, /*limit=*/false);
+    narrow(filled, /*limit=*/false, info.name);
     require_residency(out);
   }
   torch::jit::drop(*stack, info.arguments);
@@ -149,7 +149,7 @@ void run_immediately(OpInfo& info, torch::jit::Stack* stack) {
       require_residency(value.toTensor());
   for (int position : info.written)
     if (!contains(info.outs, position) && arguments[position].isTensor() && on_card(arguments[position].toTensor()))
-      narrow(host_alias(arguments[position].toTensor()), limits_range(info));
+      narrow(host_alias(arguments[position].toTensor()), limits_range(info), info.name);
   key.mix(static_cast<uint64_t>(nbytes));
   call_immediate(info, key, read, nbytes);
 }

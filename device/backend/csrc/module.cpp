@@ -223,7 +223,7 @@ PYBIND11_MODULE(_bridge, module) {
     for (const auto& event : drain_memory_events()) events.append(py::make_tuple(event.address, event.nbytes, event.slot));
     return events;
   });
-  module.def("set_narrowing", &set_narrowing, py::arg("integers"), py::arg("check"));
+  module.def("set_narrowing", &set_narrowing, py::arg("integers"), py::arg("check"), py::arg("refuse_wrapping"));
   module.def("set_e4m3_largest", &set_e4m3_largest);
   module.def("refuse_dtype", [](const std::string& name) {
     if (name == "float16") refuse_dtype(c10::ScalarType::Half);

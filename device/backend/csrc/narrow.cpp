@@ -13,6 +13,14 @@ namespace {
 
 bool narrow_integers = false;
 bool check_range = false;
+bool wrapping_is_refused = false;
+
+void require_fit(const int64_t* values, int64_t count, const std::string& writer) {
+  for (int64_t i = 0; i < count; ++i)
+    TORCH_CHECK(values[i] == static_cast<int32_t>(values[i]), writer, ": ", values[i], " in its int64 result does not fit "
+                "the 32 bits that the card has for it, which would hold ", static_cast<int32_t>(values[i]),
+                "; compute it in float32, or set PT_ENABLE_INT64_SUPPORT=1 (HPUCLUSTER_STRICT=1)");
+}
 
 template <typename Narrow, typename Wide>
 void convert(Wide* values, int64_t count, bool limit) {
@@ -49,9 +57,10 @@ void require_range(const at::Tensor& source, c10::ScalarType narrow) {
 
 }  // namespace
 
-void set_narrowing(bool integers, bool check) {
+void set_narrowing(bool integers, bool check, bool refuse_wrapping) {
   narrow_integers = integers;
   check_range = check;
+  wrapping_is_refused = refuse_wrapping;
 }
 
 bool is_narrow(c10::ScalarType dtype) {
@@ -77,10 +86,12 @@ bool needs_narrowing(const OpInfo& info, const at::Tensor& written, const torch:
   return !arguments[1].isTensor() || arguments[1].toTensor().scalar_type() != written.scalar_type();
 }
 
-void narrow(const at::Tensor& host, bool limit) {
+void narrow(const at::Tensor& host, bool limit, const std::string& writer) {
   if (!is_narrow(host.scalar_type()) || host.numel() == 0) return;
   const bool dense = host.is_non_overlapping_and_dense();
   const auto flat = dense ? host : host.contiguous();
+  if (wrapping_is_refused && !limit && host.scalar_type() == at::kLong)
+    require_fit(static_cast<const int64_t*>(flat.const_data_ptr()), flat.numel(), writer);
   if (host.scalar_type() == at::kDouble) convert<float>(static_cast<double*>(flat.mutable_data_ptr()), flat.numel(), limit);
   else convert<int32_t>(static_cast<int64_t*>(flat.mutable_data_ptr()), flat.numel(), limit);
   if (!dense) host.copy_(flat);

@@ -24,7 +24,7 @@ void host_to_card(const at::Tensor& source, const at::Tensor& destination, bool 
   if (!numerics()) return;
   const at::Tensor arrived = host_alias(destination);
   arrived.copy_(travelling);
-  if (source.scalar_type() != destination.scalar_type()) narrow(arrived, /*limit=*/true);
+  if (source.scalar_type() != destination.scalar_type()) narrow(arrived, /*limit=*/true, "a copy to the card");
 }
 
 void card_to_host(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {

@@ -99,6 +99,11 @@ def extract_tensors(data: Any) -> list[torch.Tensor]:
     return found
 
 
+def same_window(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same memory in the same order."""
+    return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
+
+
 def copy_to(dst: Any, src: Any) -> None:
     """Copy the values of the tensors in `src` into those in `dst`, containers of the same form. The host goes on.
 

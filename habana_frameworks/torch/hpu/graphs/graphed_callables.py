@@ -15,6 +15,7 @@ from device.streams import StreamContext, default_stream
 
 from .graphed_function import Captured, Optionals, Tensors, graphed_function
 from .module_state import ModuleState
+from .naming import name_of
 
 REMEDY = "call make_graphed_callables on it again, after it was moved"
 
@@ -82,11 +83,6 @@ def capture_callable(
     """`function`, which computes with `module`, as one that replays. `remedy`: for a graph that is stale."""
     forward = _Forward(function, args, disable_tensor_cache, module, remedy)
     return graphed_function(forward.with_backward(allow_unused_input, asynchronous), forward.was_tensor)
-
-
-def name_of(function: Any) -> str:
-    """What messages call it."""
-    return getattr(function, "__name__", type(function).__name__)
 
 
 def check_callable(function: Any, args: Any) -> None:
@@ -161,6 +157,8 @@ class _Forward:
         self.labels = [f"argument {index}" for index in range(len(args))] + [f"parameter {name!r}" for name, _ in named]
         self.state = None if module is None else ModuleState(module)
         self.graph, outputs = _captured(lambda: function(*args), args if lends_inputs else ())
+        if self.state is not None:
+            self.state.settle()
         self.was_tensor = isinstance(outputs, torch.Tensor)
         self.outputs: Tensors = (outputs,) if isinstance(outputs, torch.Tensor) else outputs
         if not isinstance(self.outputs, tuple) or not all(isinstance(out, torch.Tensor) for out in self.outputs):

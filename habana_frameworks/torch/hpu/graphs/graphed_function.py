@@ -9,18 +9,16 @@ from typing import Any
 
 import torch
 
+from device import strict
 from device.errors import HpuError
 from device.hpu_graph import HPUGraph
 
+from . import strict_calls as calls
+from .containers import same_window
 from .module_state import ModuleState
 
 Tensors = tuple[torch.Tensor, ...]
 Optionals = tuple["torch.Tensor | None", ...]
-
-
-def same_window(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are the same memory in the same order."""
-    return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
 
 
 @dataclass
@@ -69,13 +67,19 @@ class Captured:
         """The outputs have the values for those inputs."""
         self.calls += 1
         direct = self.forward.get_user_input_match_indices() if self.lends_inputs else set()
-        for index, (static, given) in enumerate(zip(self.inputs, inputs, strict=True)):
-            if index not in direct and not same_window(static, given):
-                static.copy_(given)
+        copied = [
+            (static, given)
+            for index, (static, given) in enumerate(zip(self.inputs, inputs, strict=True))
+            if index not in direct and not same_window(static, given)
+        ]
+        for static, given in copied:
+            static.copy_(given)
         if self.lends_inputs:
             self.forward.replayV3(inputs, self.asynchronous)
         else:
             self.forward.replay(self.asynchronous)
+        if strict.enabled():
+            calls.overwrite([*(static for static, _ in copied), *self.outputs])
 
     # -- backward -------------------------------------------------------------------------------------------------
 
@@ -157,8 +161,12 @@ def graphed_function(captured: Captured, unwrap: bool) -> Callable[..., Any]:
 
     def call(*inputs: torch.Tensor) -> Any:
         captured.check(inputs)
+        if strict.enabled():
+            calls.refuse_overwritten(inputs)
         captured.remember_leaves(inputs)
         outputs = Graphed.apply(*inputs, *captured.parameters)
+        if strict.enabled():
+            calls.keep(outputs, captured.name)
         return outputs[0] if unwrap else outputs
 
     return call

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
+from device import strict
 from device.errors import HpuError
 
 
@@ -20,6 +23,13 @@ class ModuleState:
             for name, parameter in part._parameters.items()
             if parameter is not None
         ]
+        self._module = module
+        self._values: dict[str, Any] = {}
+
+    def settle(self) -> None:
+        """The capture has ended: numbers, texts and the training mode are what it has seen."""
+        if strict.enabled():
+            self._values = _values(self._module)
 
     def on_host(self) -> str:
         """The name of a parameter that is not on the card; empty if all are."""
@@ -42,3 +52,21 @@ class ModuleState:
         changed = self.changed()
         if changed:
             raise HpuError(f"the HPU graph is stale: {changed}, and a replay would use what was captured; {remedy}")
+        if self._values:
+            now = _values(self._module)
+            for name, before in self._values.items():
+                if now.get(name, before) != before:
+                    strict.refuse(
+                        f"{name} was {before!r} when the HPU graph was captured and is {now[name]!r}: on the card a "
+                        f"replay goes on with what was captured; {remedy}"
+                    )
+
+
+def _values(module: nn.Module) -> dict[str, Any]:
+    """What a forward pass may decide by: attributes that are numbers or texts, `training` among them, by their path."""
+    return {
+        f"{path}.{name}" if path else name: value
+        for path, part in module.named_modules()
+        for name, value in vars(part).items()
+        if isinstance(value, (bool, int, float, str)) and not name.startswith("_")
+    }

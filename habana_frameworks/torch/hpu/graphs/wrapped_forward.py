@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass
@@ -17,9 +16,11 @@ from device.backend import runtime
 from device.hpu_graph import HPUGraph
 from device.streams import Stream, StreamContext, default_stream
 
+from . import strict_calls as calls
 from .containers import copy_to, extract_tensors, get_user_input_tensor_list
 from .input_key import call_key
 from .module_state import ModuleState
+from .naming import name_of
 
 DISABLE_TENSOR_CACHE = "PT_HPUGRAPH_DISABLE_TENSOR_CACHE"
 STALE = "call clear_cache() on what was wrapped, and it is captured anew"
@@ -100,32 +101,30 @@ def _capture(
     return CachedParams(_split(tensors, graph), outputs, graph, about, options.asynchronous)
 
 
-def _refuse_overwriting(static: Any, inputs: Any) -> None:
-    """Raises StrictError: the caller still has a tensor of the captured call, and gives another one now."""
-    held, given = list(get_user_input_tensor_list(static)), get_user_input_tensor_list(inputs)
-    for index, new in enumerate(given):
-        old, held[index] = held[index], new
-        # Referenced by the kept call, by `old`, and by the question itself.
-        if old is not new and sys.getrefcount(old) > 3:
-            strict.refuse(
-                f"a replay is about to overwrite input {index} of the call that was captured, which is still in use: "
-                "on the card it would have the values of this call. Pass a clone, or disable_tensor_cache=True"
-            )
-
-
-def _replay(cached: CachedParams, inputs: Any) -> Any:
+def _replay(cached: CachedParams, inputs: Any) -> None:
     if cached.state is not None:
         cached.state.check(STALE)
+    tensors = get_user_input_tensor_list(inputs)
+    if strict.enabled():
+        calls.refuse_overwritten(tensors)
     if cached.out_tinfo_list is None:
-        if strict.enabled():
-            _refuse_overwriting(cached.graph_inputs, inputs)
-        copy_to(cached.graph_inputs, inputs)
+        given = inputs
+        copy_to(cached.graph_inputs, given)
         cached.graph.replay(cached.asynchronous)
     else:
-        tensors = get_user_input_tensor_list(inputs)
-        copy_to(cached.graph_inputs, _split(tensors, cached.graph))
+        given = _split(tensors, cached.graph)
+        copy_to(cached.graph_inputs, given)
         cached.graph.replayV3(tensors, cached.asynchronous)
-    return cached.graph_outputs
+    if strict.enabled():
+        calls.overwrite(get_user_input_tensor_list(cached.graph_inputs), get_user_input_tensor_list(given))
+        calls.overwrite(extract_tensors(cached.graph_outputs))
+
+
+def _handed_out(cached: CachedParams, forward: Callable[..., Any], module: nn.Module | None) -> Any:
+    """The outputs as the caller gets them."""
+    if not strict.enabled():
+        return cached.graph_outputs
+    return calls.handed_out(cached.graph_outputs, name_of(forward if module is None else module))
 
 
 def _call(
@@ -157,15 +156,19 @@ def _call(
             return forward(*args, **kwargs)
         with StreamContext(stream):
             cached = _capture(forward, args, kwargs, options, kept)
+        if state is not None:
+            state.settle()
         cached.state = state
         cache[key] = cached
         statistics["captures"] += 1
-        return cached.graph_outputs
-    if warmup_mode:
+        if strict.enabled() and cached.out_tinfo_list is None:
+            calls.keep(get_user_input_tensor_list(inputs), name_of(forward if module is None else module))
+    elif warmup_mode:
         runtime.card().mark_step()
-        return cached.graph_outputs
-    statistics["replays"] += 1
-    return _replay(cached, inputs)
+    else:
+        statistics["replays"] += 1
+        _replay(cached, inputs)
+    return _handed_out(cached, forward, module)
 
 
 def wrapped_hpugraph_forward(
