@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from .buckets import dynamic_shapes
 from .captured_graph import CapturedGraph
 from .capturing import Capturing
 from .errors import HpuError
 from .residency import Residency
-
-if TYPE_CHECKING:
-    from .card import Card
 
 NEEDS_LAZY_MODE = (
     "HPU graphs are captured in lazy mode only, and this process is in eager mode; set PT_HPU_LAZY_MODE=1 before "
@@ -21,12 +17,21 @@ NEEDS_LAZY_MODE = (
 
 
 class Captures:
-    """Those of a card; at most one is under way."""
+    """Those of a card; at most one is under way. `flush` and `flush_and_wait` are the card's."""
 
-    def __init__(self, card: Card, capturing: Capturing, residency: Residency) -> None:
-        self._card = card
+    def __init__(
+        self,
+        capturing: Capturing,
+        residency: Residency,
+        is_lazy: bool,
+        flush: Callable[[str], None],
+        flush_and_wait: Callable[[str], None],
+    ) -> None:
         self._capturing = capturing
         self._residency = residency
+        self._is_lazy = is_lazy
+        self._flush = flush
+        self._flush_and_wait = flush_and_wait
 
     def begin(self, dry_run: bool = False) -> None:
         """From here on graphs are kept as well as run; with `dry_run` kept, and run by replays only. Dynamic shapes are
@@ -35,10 +40,10 @@ class Captures:
         Raises:
             HpuError: not in lazy mode, or a capture is under way.
         """
-        if not self._card.settings.lazy:
+        if not self._is_lazy:
             raise HpuError(NEEDS_LAZY_MODE)
         self._capturing.refuse_second()
-        self._card.flush_and_wait("capture_begin")
+        self._flush_and_wait("capture_begin")
         self._capturing.begin(dry_run)
         dynamic_shapes.close()
 
@@ -49,9 +54,9 @@ class Captures:
             HpuError: no capture is under way, or it was given up because of something that cannot be captured.
         """
         self._capturing.current()
-        self._card.flush("capture_end")
+        self._flush("capture_end")
         captured = self._capturing.end()
-        self._card.flush_and_wait("capture_end")
+        self._flush_and_wait("capture_end")
         return captured
 
     def abandon(self) -> None:

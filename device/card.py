@@ -13,7 +13,6 @@ from typing import Any
 from .captured_graph import CapturedGraph
 from .captures import Captures
 from .capturing import Capturing
-from .cluster import Piece
 from .compiler.recipe import Recipe
 from .environment import Settings
 from .errors import HpuError
@@ -24,6 +23,7 @@ from .host_time import UserCode
 from .journal import Journal
 from .launches import Launches
 from .memory import Hbm, PoolLimits
+from .piece import Piece
 from .recipes import Origin, Recipes
 from .report import card_details, card_figures
 from .residency import Residency
@@ -56,7 +56,7 @@ class Card:
         self._piece: Piece | None = None  # of a compiled program, being recorded
         self._capturing = Capturing()
         self._launches = Launches(self.timeline, self.recipes, self._residency, self.fences, self._capturing)
-        self.captures = Captures(self, self._capturing, self._residency)
+        self.captures = Captures(self._capturing, self._residency, settings.lazy, self.flush, self.flush_and_wait)
         self._closed = False
 
     # -- ends of a graph ------------------------------------------------------------------------------------------

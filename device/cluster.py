@@ -8,26 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .recipes import Origin
 
 if TYPE_CHECKING:
     from .card import Card
-
-
-@dataclass
-class Piece:
-    """A piece that is being recorded, by which thread.
-
-    `whole`: it is in one graph so far; a read of a value, or another thread that uses the card, would have cut it.
-    `recording`: None until its end, and of a piece that computes nothing.
-    """
-
-    thread: int
-    whole: bool = True
-    recording: Any = None
 
 
 class Cluster:
