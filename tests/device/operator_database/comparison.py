@@ -349,6 +349,8 @@ class Case:
             seed(0)
             with suppress(NotTaken):
                 wanted = on_host(lambda make=make: run("cpu", make))
+                if self.values and not all(map(_agree, wanted, outs)):
+                    raise NotTaken("the CPU contradicts itself")  # as oneDNN's products of 8-bit floats do
                 seed(0)
                 got = on_card(what, lambda make=make: run(CARD, make))
                 self.check(what, got, wanted, lambda device, make=make: run(device, make))
@@ -372,6 +374,11 @@ def check_error(op: Any, sample: Sample, error_type: type[Exception]) -> None:
     got = run(CARD)
     if not isinstance(got, (error_type, IndexError)):  # CPU kernels have internal errors where others check the index
         raise Different(f"error: {got!r} instead of {wanted!r}")
+
+
+def _agree(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether what an operator wrote into out= is what it returns without."""
+    return one.shape == other.shape and torch.allclose(one.double(), other.double(), 1e-2, 1e-2, equal_nan=True)
 
 
 def _same(tensor: torch.Tensor, device: str) -> torch.Tensor:
