@@ -14,7 +14,10 @@ from .recipe import DelayedScaling
 
 
 class Scales:
-    """For several tensors: `scale` (tensors,) and the largest values seen (steps, tensors), both float32."""
+    """For several tensors: `scale` (tensors,) and the largest values seen (steps, tensors), both float32.
+
+    They keep their memory, so that replays of a captured graph go on from where the last one left them.
+    """
 
     def __init__(self, formats: Sequence[torch.dtype], recipe: DelayedScaling, device: torch.device) -> None:
         count = len(formats)
@@ -30,9 +33,9 @@ class Scales:
             if recipe.reduce_amax and dist.is_available() and dist.is_initialized() and dist.get_world_size(group) > 1:
                 dist.all_reduce(amax, op=dist.ReduceOp.MAX, group=group)
             fresh = self.limits / amax / 2.0**recipe.margin
-            self.scale = torch.where((amax > 0) & torch.isfinite(fresh), fresh, self.scale)
+            self.scale.copy_(torch.where((amax > 0) & torch.isfinite(fresh), fresh, self.scale))
         if self.history.shape[0] > 1:
-            self.history = self.history.roll(1, 0)
+            self.history.copy_(self.history.roll(1, 0))
         self.history[0].zero_()
         self.steps += 1
 
