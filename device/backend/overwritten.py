@@ -17,6 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .. import strict
 
 _WRITES_WHOLE = frozenset(("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_"))
+_PLAIN = (torch.Tensor, torch.nn.Parameter)  # others, such as DTensor, may have no memory of their own
 _ABOUT = frozenset(  # what asks a tensor for something other than its values
     (
         *("__get__", "__set__", "__len__", "__hash__", "__setattr__", "size", "dim", "ndimension", "numel", "nelement"),
@@ -108,7 +109,7 @@ class OverwrittenCheck(TorchFunctionMode):
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
     for value in values:
         if isinstance(value, torch.Tensor):
-            if value.device.type == "hpu":
+            if type(value) in _PLAIN and value.device.type == "hpu":
                 yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
