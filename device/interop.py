@@ -43,7 +43,7 @@ def extent_of(tensor: torch.Tensor) -> Extent:
 
 def bytes_on_card(nbytes: int, dtype: torch.dtype) -> int:
     """How many bytes of the card's a tensor of that type takes on its way, which has `nbytes` here."""
-    return nbytes // 2 if has_card() and runtime.holds_in_32_bits(dtype) else nbytes
+    return nbytes // 2 if runtime.holds_in_32_bits(dtype) else nbytes
 
 
 def add_fence(wait: Callable[[], None], extents: Sequence[Extent]) -> Fence:

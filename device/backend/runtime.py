@@ -45,6 +45,7 @@ from .untraced import untraced
 _bridge: ModuleType | None = None
 _settings: Settings | None = None
 _waiting_seed: int | None = None
+_narrow: frozenset[torch.dtype] = frozenset()  # types that the card holds in 32 bits
 _reports: ReportThread | None = None
 _operators: hpu_ops.Registry | None = None
 _libraries: list[torch.library.Library | hpu_ops.Registry] = []  # registrations last as long as these
@@ -125,8 +126,11 @@ def device_count() -> int:
 
 
 def holds_in_32_bits(dtype: torch.dtype) -> bool:
-    """Whether the card's numbers of that type are narrower than their name: float64, and int64 where unsupported."""
-    return dtype == torch.float64 or (dtype == torch.int64 and not _int64_support(card().spec))
+    """Whether the card's numbers of that type are narrower than their name: float64, and int64 where unsupported.
+
+    False for all while the process has no card.
+    """
+    return dtype in _narrow
 
 
 def _int64_support(spec: CardSpec) -> bool:
@@ -137,7 +141,7 @@ def _int64_support(spec: CardSpec) -> bool:
 
 
 def _make_card() -> Card:
-    global _settings
+    global _settings, _narrow
     _settings = at_first_use(settings())
     spec = chosen_card()
     if device_count() == 0:
@@ -146,9 +150,9 @@ def _make_card() -> Card:
     native_bridge = bridge()
     for dtype in spec.dtypes.refused:
         native_bridge.refuse_dtype(dtype)
-    native_bridge.set_narrowing(
-        integers=not _int64_support(spec), check=settings().range_check, refuse_wrapping=strict.enabled()
-    )
+    wide = _int64_support(spec)
+    _narrow = frozenset([torch.float64] if wide else [torch.float64, torch.int64])
+    native_bridge.set_narrowing(integers=not wide, check=settings().range_check, refuse_wrapping=strict.enabled())
     native_bridge.set_e4m3_largest(spec.dtypes.e4m3_largest)
     native_bridge.set_initialized()
     event_log.start()
